@@ -206,9 +206,7 @@ def test_names_are_kept_to_the_byte_and_odd_ones_are_never_asked(caption: Callab
     assert described(prepare).images == {"train": len(kept)}
 
 
-def test_captions_elsewhere_have_names_that_their_folder_understands(
-    caption: Callable[..., PictureCaptions],
-) -> None:
+def test_captions_elsewhere_have_names_that_their_folder_understands(caption: Callable[..., PictureCaptions]) -> None:
     _pictures("a.jpg")
     engine = _says(lambda _: _texts("A red bus stands on the road"))
     assert caption(engine, output="out").base == Path("pictures")
@@ -233,9 +231,7 @@ def _served(url: str) -> ServerEngine:
     return ServerEngine(ServerOptions.model_validate({"urls": [url], "model": "m", "attempts": 2}, context="--llm"))
 
 
-def test_the_server_sees_small_upright_pictures_without_metadata(
-    caption: Callable[..., PictureCaptions],
-) -> None:
+def test_the_server_sees_small_upright_pictures_without_metadata(caption: Callable[..., PictureCaptions]) -> None:
     Path("pictures").mkdir()
     halves = np.zeros((1200, 2400, 3), np.uint8)
     halves[:, 1200:] = 255

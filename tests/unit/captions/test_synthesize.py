@@ -123,7 +123,9 @@ def test_answers_that_the_judge_rejects_are_not_accepted(
     assert {row["source"] for row in stage.rows("paraphrase_2")} == {"ONE DOG 0", "ONE DOG 1"}
 
 
-def test_every_usable_caption_gets_its_samples_once(stage: Stage, engine: FakeEngine) -> None:
+def test_every_caption_gets_its_samples_once_and_the_second_step_rewrites_them(
+    stage: Stage, engine: FakeEngine
+) -> None:
     counts = stage.run("paraphrase_1")
     rows, path = stage.rows("paraphrase_1"), stage.file("paraphrase_1")
     wanted = [(pair, sample) for pair in ("p0", "p1", "p3", "p5", "p6") for sample in (0, 1)]
@@ -137,9 +139,6 @@ def test_every_usable_caption_gets_its_samples_once(stage: Stage, engine: FakeEn
     counts = stage.run("paraphrase_1")
     assert (counts.replayed, counts.generated, engine.asked) == (10, 0, [])
     assert path.read_bytes() == first
-
-
-def test_the_second_step_rewrites_the_first_ones_answers(stage: Stage, engine: FakeEngine) -> None:
     stage.run("paraphrase_1")
     stage.run("paraphrase_2")
     found = [(row["id"], row["sample"], row["source"]) for row in stage.rows("paraphrase_2")]

@@ -75,24 +75,10 @@ def test_every_task_is_consistent(name: str) -> None:
             task.render(inputs, "published")
 
 
-def test_an_absent_object_is_a_name_of_at_most_three_words() -> None:
+def test_answers_are_cleaned_and_absent_objects_short() -> None:
     answers = {"an Apple\nIt is often on plates.": "apple", "A large silver fork.": "large silver fork"}
     assert {answer: find_task("name_absent").parse(answer) for answer in answers} == answers
     assert [find_task("name_absent").parse(answer) for answer in ("The object is a fork.", ".", "")] == [None] * 3
-
-
-def test_only_paraclip_takes_only_short_captions(settings: Settings) -> None:
-    captions = {"dog": False, "a dog": True, "w " * 15: True, "w " * 16: False}
-    of_captions = [name for name in NAMES if find_task(name).inputs == ("caption",) and name != "type_query"]
-    names = [*of_captions, "difference", "difference_cub"]
-    for name in names:
-        for caption, short in captions.items():
-            assert (find_task(name).accepts({"caption": caption}) is None) is (short or name != "paraphrase_1")
-        # In the synthetic dataset every task is about the same captions.
-        assert name == "paraphrase_1" or settings.synthesize.tasks[name].caption_length == (2, 15)
-
-
-def test_answers_are_cleaned() -> None:
     answers = {
         "\n  A  dog\nmore": "A dog",
         "": None,
@@ -116,6 +102,17 @@ def test_answers_are_cleaned() -> None:
         "A dog\x85on a\u2028mat\r\nmore": "A dog on a mat",
     }
     assert {answer: find_task("paraphrase_1").parse(answer) for answer in answers} == answers
+
+
+def test_only_paraclip_takes_only_short_captions(settings: Settings) -> None:
+    captions = {"dog": False, "a dog": True, "w " * 15: True, "w " * 16: False}
+    of_captions = [name for name in NAMES if find_task(name).inputs == ("caption",) and name != "type_query"]
+    names = [*of_captions, "difference", "difference_cub"]
+    for name in names:
+        for caption, short in captions.items():
+            assert (find_task(name).accepts({"caption": caption}) is None) is (short or name != "paraphrase_1")
+        # In the synthetic dataset every task is about the same captions.
+        assert name == "paraphrase_1" or settings.synthesize.tasks[name].caption_length == (2, 15)
 
 
 @settings(max_examples=60)

@@ -92,7 +92,7 @@ def test_wrong_keys_and_values_are_named(path: Path, raw_params: dict[str, Any])
     assert "unknown key 'embedd': did you mean 'embed'" in _refusal(path, raw_params)
 
 
-def test_wrong_texts_are_explained(path: Path, tmp_path: Path) -> None:
+def test_wrong_texts_are_explained_and_merged_keys_replaced(path: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"params\.yaml is missing: run the command in the project's folder"):
         load_settings(path)
     for text, message in TEXTS.items():
@@ -100,9 +100,6 @@ def test_wrong_texts_are_explained(path: Path, tmp_path: Path) -> None:
     run = f"world: !!python/object/apply:os.mkdir ['{tmp_path / 'made'}']\n"
     assert "is not valid YAML" in _refusal(path, run.encode())
     assert not (tmp_path / "made").exists()
-
-
-def test_a_key_replaces_the_key_of_a_merged_anchor() -> None:
     text = "a: &a {method: paraclip, lr: 0.1}\nb: {<<: *a, lr: 0.2}\n"
     assert read_yaml(text)["b"] == {"method": "paraclip", "lr": 0.2}
 

@@ -90,14 +90,13 @@ def test_processes_give_the_same_pictures_in_the_same_order(
     assert one[2 : IN_PART + 1] == [replace(sample, raw=None) for sample in read[1:]]
 
 
-def test_only_what_changed_is_checked_again(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:
+def test_only_changes_are_checked_again_and_a_killed_process_is_one_line(
+    parts: list[PictureChunk], run: Run, tmp_path: Path
+) -> None:
     before = run(parts)
     _log(tmp_path)
     assert run([*parts[:2], PictureChunk("another stamp", parts[2].read, 1), *parts[3:]]) == before
     assert _log(tmp_path) == [2]
-
-
-def test_a_killed_process_is_reported_in_one_line(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:
     parts[4] = PictureChunk("killed", partial(_killed, tmp_path / "log"), 1)
     with pytest.raises(InputError, match=r"was killed.*lower prepare\.processes"):
         run(parts, 2)
@@ -170,7 +169,10 @@ def _spoil(shop: Path) -> None:
         stream.truncate(60 << 30)
 
 
-def test_odd_files_are_left_out_with_their_reason(shop: Path, settings: Make) -> None:
+def test_odd_files_are_left_out_with_their_reason_and_a_setting_bounds_them(shop: Path, settings: Make) -> None:
+    (shop / "7.jpg").write_bytes(picture(7) + b"\0" * 1_100_000)
+    assert_refused(settings(max_picture_mb=1), r"7\.jpg, which is too large \(1 MB, more than 1 MB\): .*max_picture_mb")
+    assert len(pairs_of(settings(max_picture_mb=2))) == 12
     _spoil(shop)
     lost = list[Unusable]()
     pairs = pairs_of(settings(max_unusable_share=0.5), lost)
@@ -184,12 +186,6 @@ def test_odd_files_are_left_out_with_their_reason(shop: Path, settings: Make) ->
     found = survey(shop)
     assert len(found.described.unusable) == 3
     assert problems(found)[0].startswith("3 images that captions.tsv names are missing or damaged")
-
-
-def test_a_setting_bounds_pictures(shop: Path, settings: Make) -> None:
-    (shop / "7.jpg").write_bytes(picture(7) + b"\0" * 1_100_000)
-    assert_refused(settings(max_picture_mb=1), r"7\.jpg, which is too large \(1 MB, more than 1 MB\): .*max_picture_mb")
-    assert len(pairs_of(settings(max_picture_mb=2))) == 12
 
 
 def test_heic_files_are_counted_in_one_line(
@@ -309,12 +305,9 @@ def test_each_part_is_checked_by_one_shard_and_the_stage_gives_the_same_bytes(
     assert found == _run(_elsewhere(split, tmp_path / "alone"), tmp_path / "of one")
 
 
-def test_a_source_without_files_cannot_be_split(raw_params: dict[str, Any]) -> None:
+def test_shards_are_read_as_written_and_other_texts_and_sources_refused(raw_params: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=r"source 'synthetic' cannot be split: run prepare without --shard"):
         prepare.check(Settings.model_validate(raw_params), Shard(0, 2))
-
-
-def test_a_shard_is_read_as_it_is_written_and_other_texts_are_refused() -> None:
     assert Shard.parse("1/4") == Shard(1, 4)
     assert str(Shard(1, 4)) == "1/4"
     for text in ("3/3", "1", "a/b", "-1/4", "1/"):

@@ -76,29 +76,12 @@ def test_leaks_are_dropped_and_counted(project: Any, tmp_path: Path, capsys: pyt
     assert "coco_retrieval: 1 by content, 1 by name, 1 by text" in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_a_file_name_that_anybody_may_use_is_not_a_leak(project: Any, tmp_path: Path) -> None:
+def test_common_names_are_no_leaks_and_an_unread_test_set_is_reported(project: Any, tmp_path: Path) -> None:
     """`clean_0.png` is also what a test set calls one of its pictures."""
     found, counts = _prepared(project([]), tmp_path)
     assert sum(map(len, found.values())) == len(CLEAN)
     assert counts.found == counts.dropped == {}
     assert counts.summary.startswith("no pairs dropped")
-
-
-def test_a_leak_can_be_refused(project: Any, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"is in the test set coco_retrieval by (name|content|text): remove it, or"):
-        _prepared(project(LEAKS, on_test_leak="refuse"), tmp_path)
-    assert not (tmp_path / "pairs").exists()
-
-
-def test_without_a_folder_of_test_sets_nothing_is_compared_and_that_is_reported(project: Any, tmp_path: Path) -> None:
-    found, counts = _prepared(project(LEAKS, heldout_testsets_dir=None), tmp_path)
-    assert sum(map(len, found.values())) == len(CLEAN) + len(LEAKS)
-    assert "pairs were not compared with published test sets" in counts.summary
-    assert counts.tags() == {"leaks": counts.summary}
-    assert TestSetKeys.read(tmp_path / "leaks").texts == {}
-
-
-def test_a_test_set_that_cannot_be_read_is_reported(project: Any, tmp_path: Path) -> None:
     settings = project([])
     (tmp_path / "benchmarks/coco/dataset_coco.json").write_text("{")
     counts = _prepared(settings, tmp_path)[1]
@@ -106,6 +89,17 @@ def test_a_test_set_that_cannot_be_read_is_reported(project: Any, tmp_path: Path
     assert "dataset_coco.json is damaged" in counts.unread["coco_retrieval"]
     assert "not compared: coco_retrieval (" in counts.summary
     assert "captions_val2014.json is missing: fetch it" in counts.summary
+
+
+def test_a_leak_can_be_refused_or_not_looked_for(project: Any, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is in the test set coco_retrieval by (name|content|text): remove it, or"):
+        _prepared(project(LEAKS, on_test_leak="refuse"), tmp_path)
+    assert not (tmp_path / "pairs").exists()
+    found, counts = _prepared(project(LEAKS, heldout_testsets_dir=None), tmp_path)
+    assert sum(map(len, found.values())) == len(CLEAN) + len(LEAKS)
+    assert "pairs were not compared with published test sets" in counts.summary
+    assert counts.tags() == {"leaks": counts.summary}
+    assert TestSetKeys.read(tmp_path / "leaks").texts == {}
 
 
 def test_test_pairs_stay_one_pair_may_be_in_several_sets_and_a_split_must_keep_one() -> None:
@@ -141,16 +135,13 @@ AMBIGUOUS = (
 )  # fmt: skip
 
 
-def test_names_of_one_published_picture_have_one_key_and_other_names_none() -> None:
+def test_names_and_texts_of_one_published_picture_have_one_key() -> None:
     keys = {names: {name_key(path) for path in names} for names in SAME}
     assert not [names for names, found in keys.items() if len(found) != 1 or None in found]
     assert not [path for path in AMBIGUOUS if name_key(path) is not None]
     owners = ("val2017/000002407890.jpg", "VG_100K/2407890.jpg", "flickr30k-images/2407890.jpg",
               "cc3m_subset_images/002407890.jpg")  # fmt: skip
     assert len({name_key(path) for path in owners}) == len(owners)
-
-
-def test_text_counts_by_its_letters() -> None:
     assert text_key("A man -- rides\ta HORSE!") == text_key("a man rides a horse")
     assert text_key("a man rides a horse") != text_key("a man rides a house")
     assert text_key(" ... ") is None

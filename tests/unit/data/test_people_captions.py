@@ -45,16 +45,13 @@ def _rows(name: str) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in rows.to_pylist()]
 
 
-def test_each_caption_is_every_others_paraphrase() -> None:
+def test_tables_are_made_of_several_peoples_captions() -> None:
     rows = _rows("paraphrase_queries")
     assert sorted(rows) == sorted(
         (image, query, other, "all", "image")
         for image in ("one", "two")
         for query, other in permutations(CAPTIONS_OF[image], 2)
     )
-
-
-def test_negations_are_of_the_first_caption_that_can_be_negated() -> None:
     one, two = CAPTIONS_OF["one"], CAPTIONS_OF["two"]
     assert _rows("negations") == [
         ("one", one[0], "No dog is in a red box .", one[1], "no", "all"),
@@ -62,18 +59,11 @@ def test_negations_are_of_the_first_caption_that_can_be_negated() -> None:
         ("two", two[0], "No cats .", two[1], "no", "all"),
         ("two", two[1], "A black cat is not sleeping on a white sofa .", two[2], "not", "all"),
     ]
-
-
-def test_swaps_exchange_beings_rather_than_places() -> None:
-    one, two = CAPTIONS_OF["one"], CAPTIONS_OF["two"]
     assert _rows("swaps") == [
         ("one", one[2], "A dog is feeding a man in front of a blue van .", "relation", "roles"),
         ("two", two[2], "A girl carries a boy behind a fence .", "relation", "roles"),
         ("two", two[1], "A white cat is sleeping on a black sofa .", "attribute", "colour"),
     ]
-
-
-def test_a_caption_trains_with_the_two_behind_it() -> None:
     assert list(paraphrase_rows(["p", "q", "r", "s"], ["a", "b", "c", "d"])) == [
         ("p", 0, "a", "b", "c"),
         ("q", 0, "b", "c", "d"),

@@ -60,10 +60,12 @@ def test_captions(template: str, caption: str) -> None:
         assert "no value of 'none', which prepare.text needs" in made.lacks(FULL)
 
 
-def test_a_list_of_texts_is_one_caption_each_for_one_field() -> None:
+def test_lists_are_several_captions_and_unknown_fields_are_listed() -> None:
     assert TextTemplate("captions").captions(FULL) == ("one", "two")
     assert TextTemplate("{sentences}").captions(FULL) == ("a mug", "a cup")
     assert TextTemplate("{captions}!").captions(FULL) == ("one, two!",)
+    made = TextTemplate("{metadata.brand} {title} {colour}")
+    assert made.unknown(["metadata", "title"]) == ["colour"]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +102,3 @@ def test_a_wrong_template_is_refused(template: str, message: str) -> None:
 def test_what_cannot_be_shown_is_refused(template: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         TextTemplate(template).of(FULL | {"nested": [{"a": 1}], "raw": b"x"})
-
-
-def test_unknown_fields() -> None:
-    made = TextTemplate("{metadata.brand} {title} {colour}")
-    assert made.unknown(["metadata", "title"]) == ["colour"]

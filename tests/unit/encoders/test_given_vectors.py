@@ -178,7 +178,7 @@ def test_unsafe_damaged_and_other_folders_are_refused(
     assert not (folder / "ran").exists()
 
 
-def test_only_words_behind_a_sign_or_a_negation_are_excluded() -> None:
+def test_only_things_behind_a_sign_or_negation_are_excluded_in_turn(tiny_encoder: Encoder) -> None:
     for query, parts in {
         "a street -people": ["a street", "people"],
         "red shoes -heels -laces": ["red shoes", "heels", "laces"],
@@ -192,6 +192,12 @@ def test_only_words_behind_a_sign_or_a_negation_are_excluded() -> None:
         "": [""],
     }.items():
         assert parts_of(query) == parts, query
+    queries = ["a dog", "a dog -cat", "a dog -cat -red"]
+    found = embed_queries(tiny_encoder.embed_texts, queries)
+    dog, cat, red = tiny_encoder.embed_texts(["a dog", "cat", "red"])
+    once = excluding(dog[None], cat[None])
+    np.testing.assert_allclose(found, [dog, once[0], excluding(once, red[None])[0]], atol=1e-6)
+    np.testing.assert_allclose(excluding(dog[None], dog[None]), dog[None])
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(1, 89))
@@ -204,15 +210,6 @@ def test_the_turn_is_a_caps_angle_less_half_of_the_angle_between_the_texts(seed:
     assert turned @ wanted == pytest.approx(np.cos(np.radians(turn)), abs=1e-4)
     # In the plane of the two, on the far side.
     assert turned @ excluded == pytest.approx(np.cos(np.radians(between + turn)), abs=1e-4)
-
-
-def test_several_things_are_excluded_one_after_another_and_equal_texts_stay(tiny_encoder: Encoder) -> None:
-    queries = ["a dog", "a dog -cat", "a dog -cat -red"]
-    found = embed_queries(tiny_encoder.embed_texts, queries)
-    dog, cat, red = tiny_encoder.embed_texts(["a dog", "cat", "red"])
-    once = excluding(dog[None], cat[None])
-    np.testing.assert_allclose(found, [dog, once[0], excluding(once, red[None])[0]], atol=1e-6)
-    np.testing.assert_allclose(excluding(dog[None], dog[None]), dog[None])
 
 
 def _unit(rows: Vectors) -> Vectors:

@@ -226,12 +226,18 @@ def test_semclips_published_rows_are_all_visited_with_their_own_texts(world: Wor
     assert sorted(found) == expected
 
 
-def test_inputs_are_all_files_that_the_rows_depend_on(world: World) -> None:
+def test_held_out_rows_follow_the_settings_and_all_inputs_are_named(world: World) -> None:
     """Which pairs are held out follows from the paraphrases, even for a method that reads none."""
     paraphrases, pairs = world.files.validated / "paraphrases.parquet", world.files.pairs / "train.parquet"
     rewrites = world.files.validated / "rewrites.parquet"
     assert _load(world, "clip_scratch").data.inputs == {"pairs": pairs, "paraphrases": paraphrases}
     assert _load(world, "rewrite_ft").data.inputs == {"rewrites": rewrites, "paraphrases": paraphrases}
+    for count in (0, 9):
+        loaded = _load(world, "caption_ft", {"validation_images": count})
+        data = loaded.data
+        assert data.held_out is None
+        assert data.held_rows is None
+        assert loaded.source.steps_per_epoch == (len(world.captions) - count) // 16
 
 
 def _logged(world: World, folder: Path) -> World:
@@ -276,15 +282,6 @@ def test_shards_that_lose_weights_are_named(world: World, tmp_path: Path, capsys
     assert "train.shards: shards have neither the weights of" in capsys.readouterr().out
     _load(world, "caption_ft", train, image_tower="trained")
     assert "shards" not in capsys.readouterr().out
-
-
-def test_nothing_is_held_out_of_few_rows_or_where_the_settings_have_zero(world: World) -> None:
-    for count in (0, 9):
-        loaded = _load(world, "caption_ft", {"validation_images": count})
-        data = loaded.data
-        assert data.held_out is None
-        assert data.held_rows is None
-        assert loaded.source.steps_per_epoch == (len(world.captions) - count) // 16
 
 
 def test_embeddings_of_another_image_tower_are_refused(world: World, tmp_path: Path) -> None:

@@ -76,7 +76,11 @@ def _state(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: Path) -> None:
-    folder = _run(world, {"method": "semclip", "warmup_steps": 1}, tmp_path)
+    found = {"coco_retrieval": {"name": 2, "text": 1}}
+    counts = LeakCounts(benchmarks="sets", checked=["coco_retrieval"], unread={}, found=found, dropped={"train": 3})
+    write_json(tmp_path / "leaks" / COUNTS, counts.model_dump())
+    beside = replace(world, files=replace(world.files, leaks=tmp_path / "leaks"))
+    folder = _run(beside, {"method": "semclip", "warmup_steps": 1}, tmp_path)
     reference, run = json.loads((folder / "run.json").read_text("utf-8")), _last_run()
     assert reference["run_id"] == run.info.run_id
     assert run.info.status == "FINISHED"
@@ -98,6 +102,9 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert run.data.params["train.validation_images"] == "12"
     inputs = {f"input.{name}.sha256" for name in ("paraphrases", "negations", "embeddings", "base")}
     assert inputs <= set(run.data.tags)
+    assert run.data.tags["leaks"].startswith("3 train pairs dropped that are in published test sets")
+    leaks = {"leaks.coco_retrieval.name": "2", "leaks.coco_retrieval.text": "1", "leaks.dropped.train": "3"}
+    assert run.data.tags.items() >= leaks.items()
 
     encoder, base = Encoder.load(folder), Encoder.load(world.files.base)
     assert (encoder.sidecar.name, encoder.sidecar.method) == ("tried", "semclip")
@@ -108,18 +115,6 @@ def test_an_encoder_its_run_and_its_metrics_are_written(world: World, tmp_path: 
     assert encoder.image_tower_hash() == base.image_tower_hash()
     assert np.abs(encoder.embed_texts(["red dog"]) - base.embed_texts(["red dog"])).max() > 1e-3
     assert [path.name for path in (world.folder / "state").iterdir()] == ["tokens"]
-
-
-def test_the_run_has_the_counts_of_pairs_dropped_for_published_test_sets(world: World, tmp_path: Path) -> None:
-    found = {"coco_retrieval": {"name": 2, "text": 1}}
-    counts = LeakCounts(benchmarks="sets", checked=["coco_retrieval"], unread={}, found=found, dropped={"train": 3})
-    write_json(tmp_path / "leaks" / COUNTS, counts.model_dump())
-    files = replace(world.files, models=tmp_path, leaks=tmp_path / "leaks")
-    train.run(_settings(world, {"tried": {"method": "paraclip", "warmup_steps": 1}}), "tried", files)
-    tags = {name: value for name, value in _last_run().data.tags.items() if name.startswith("leaks")}
-    assert tags.pop("leaks").startswith("3 train pairs dropped that are in published test sets")
-    expected = {"leaks.coco_retrieval.name": "2", "leaks.coco_retrieval.text": "1", "leaks.dropped.train": "3"}
-    assert tags.items() >= expected.items()
 
 
 def _validate(world: World, encoder: Encoder, entry: dict[str, Any]) -> dict[str, float]:
@@ -381,7 +376,7 @@ def test_a_changed_image_tower_is_not_saved_where_the_index_is_kept(world: World
     assert not (tmp_path / "trained").exists()
 
 
-def test_an_unknown_entry_or_method_is_refused(world: World) -> None:
+def test_what_cannot_be_exported_or_found_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
     settings = _settings(world, {"one": {"method": "paraclip"}, "two": {"method": "nothing"}})
     assert find_entry(settings.methods, "one").method.name == "paraclip"
     messages = {
@@ -392,6 +387,10 @@ def test_an_unknown_entry_or_method_is_refused(world: World) -> None:
     for name, message in messages.items():
         with pytest.raises(InputError, match=message):
             find_entry(settings.methods, name)
+    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
+        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
+    assert _last_run().info.status == "FAILED"
+    assert "loss/total" not in _last_run().data.metrics
 
 
 @pytest.mark.parametrize(
@@ -409,13 +408,6 @@ def test_weights_that_do_not_start_from_the_base_are_not_averaged(name: str, sta
     check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
     with pytest.raises(InputError, match=message):
         check_ensemble(0.5, weights, base)
-
-
-def test_an_export_that_cannot_be_is_refused_before_the_training(world: World, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"train\.select_checkpoint 'validation/loss' needs train.validate_every"):
-        _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
-    assert _last_run().info.status == "FAILED"
-    assert "loss/total" not in _last_run().data.metrics
 
 
 def test_an_observer_sees_early_metrics_and_may_stop_the_run(world: World, tmp_path: Path) -> None:

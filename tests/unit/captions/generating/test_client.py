@@ -80,7 +80,7 @@ def response(key: str = "none", **described: Any) -> Iterator[Callable[[], Model
     yield lambda: asyncio.run(client(handler, key)._attempt(question("a dog")))
 
 
-def test_a_status_is_a_fault_of_the_server_or_a_refusal_of_the_row() -> None:
+def test_a_status_or_a_broken_body_is_a_fault_or_a_refusal() -> None:
     kinds: dict[type[Exception], list[int]] = {
         ServerFault: [408, 409, 425, 429, 500, 502, 503, 504, 529],
         RowRefused: [400, 401, 403, 404, 405, 413, 422],
@@ -89,6 +89,10 @@ def test_a_status_is_a_fault_of_the_server_or_a_refusal_of_the_row() -> None:
         with response(status_code=code) as ask, pytest.raises(kind, match=f"HTTP {code}") as fault:
             ask()
         assert (type(fault.value), getattr(fault.value, "overload", False)) == (kind, code == 429)
+    for body in (b"", b'{"choices": [{"mess', b"[" * 100_000, b'{"choices": "\xff\xfe"}'):
+        for headers in ({"content-type": "application/json"}, {"content-type": "text/html"}):
+            with response(status_code=200, content=body, headers=headers) as ask, pytest.raises(ServerFault):
+                ask()
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404])
@@ -134,13 +138,6 @@ def test_whatever_a_server_says_is_an_answer_or_a_fault(body: object) -> None:
     answer.text.encode("utf-8")
 
 
-def test_a_broken_body_is_a_fault() -> None:
-    for body in (b"", b'{"choices": [{"mess', b"[" * 100_000, b'{"choices": "\xff\xfe"}'):
-        for headers in ({"content-type": "application/json"}, {"content-type": "text/html"}):
-            with response(status_code=200, content=body, headers=headers) as ask, pytest.raises(ServerFault):
-                ask()
-
-
 def test_rows_that_fail_alone_are_given_up_when_a_canary_is_answered() -> None:
     sent: Counter[str] = Counter()
 
@@ -168,7 +165,7 @@ def test_a_row_in_flight_when_the_server_dies_is_not_given_up_although_others_we
     assert [reply.answer for reply in replies(handler, ["first", "second"])] == ["good"] * 2
 
 
-def test_no_row_is_given_up_for_a_server_that_is_overloaded_for_a_while() -> None:
+def test_a_row_that_overloads_the_server_is_given_up_but_only_in_the_end() -> None:
     in_flight = 0
 
     async def handler(_: httpx2.Request) -> httpx2.Response:
@@ -182,8 +179,6 @@ def test_no_row_is_given_up_for_a_server_that_is_overloaded_for_a_while() -> Non
 
     assert {reply.answer for reply in replies(handler, [f"row {number}" for number in range(20)])} == {"good"}
 
-
-def test_a_row_that_always_overloads_the_server_is_given_up_in_the_end() -> None:
     async def handler(request: httpx2.Request) -> httpx2.Response:
         return httpx2.Response(429) if prompt(request) == "too large" else said("good")
 

@@ -19,7 +19,7 @@ KEYS = ("one", "score", "why")
 GOOD = {"one": "A dog.", "score": 0.75, "why": "It fits."}
 
 
-def test_a_text_ends_before_the_next_turn_of_the_model() -> None:
+def test_thoughts_and_the_next_turns_are_left_out() -> None:
     answers = {
         "A: The dog is\nlarger.": "The dog is larger.",
         "The dog is larger. Q: What is the visual": "The dog is larger.",
@@ -33,18 +33,6 @@ def test_a_text_ends_before_the_next_turn_of_the_model() -> None:
         "The dog is larger.\n\n\n\n\n\n\n\nAnd": None,
     }
     assert {answer: cut(answer) for answer in answers} == answers
-
-
-def test_a_verdict_is_yes_or_no_or_none() -> None:
-    verdicts = {
-        "yes": ["Yes", "yes, it does.", "No... on second thoughts, Yes"],
-        "no": ['"No".', "No. It loses the dog.", "Answer: NO", 'I must say "Yes" or "No". No', "Yes/no? No."],
-        None: ["Yesterday nobody knew.", "It does not.", ""],
-    }
-    assert {said: [text for text in texts if verdict(text) == said] for said, texts in verdicts.items()} == verdicts
-
-
-def test_thoughts_are_left_out() -> None:
     answers = {
         "<think>Yes?</think>\n\nNo": "No",
         "[THINK]Yes?[/THINK]No": "No",
@@ -57,7 +45,13 @@ def test_thoughts_are_left_out() -> None:
     assert {answer: without_thought(answer) for answer in answers} == answers
 
 
-def test_a_cut_answer_begins_with_its_verdict() -> None:
+def test_verdicts_are_yes_no_or_none_and_begin_cut_answers() -> None:
+    verdicts = {
+        "yes": ["Yes", "yes, it does.", "No... on second thoughts, Yes"],
+        "no": ['"No".', "No. It loses the dog.", "Answer: NO", 'I must say "Yes" or "No". No', "Yes/no? No."],
+        None: ["Yesterday nobody knew.", "It does not.", ""],
+    }
+    assert {said: [text for text in texts if verdict(text) == said] for said, texts in verdicts.items()} == verdicts
     assert (first_verdict("Yes, the"), first_verdict('"No." It')) == ("yes", "no")
     for answer in ("I would say yes", '"Yes" or "No"? I', "Yes/no"):
         assert first_verdict(answer) is None
@@ -73,7 +67,7 @@ def test_json_is_found_whatever_surrounds_it() -> None:
         assert scored_json(answer, KEYS) == '{"one":"A dog.","score":0.75,"why":"It fits."}'
 
 
-def test_json_with_another_score_or_without_a_text_is_refused() -> None:
+def test_other_scores_cut_and_hostile_json_are_refused() -> None:
     for score in (0, 1, 0.5, 1e-3):
         assert json.loads(scored_json(json.dumps(GOOD | {"score": score}), KEYS) or "{}")["score"] == score
     for score in (1.01, -0.1, 5, "0.5", None, True, [0.5], float("nan"), float("inf")):
@@ -81,14 +75,8 @@ def test_json_with_another_score_or_without_a_text_is_refused() -> None:
     for change in ({"one": ""}, {"one": " \n"}, {"why": 3}, {"why": None}):
         assert scored_json(json.dumps(GOOD | change), KEYS) is None
     assert scored_json(json.dumps({"one": "A dog.", "score": 1}), KEYS) is None
-
-
-def test_truncated_json_is_refused_wherever_it_ends() -> None:
     whole = json.dumps(GOOD)
     assert [end for end in range(len(whole)) if scored_json(whole[:end], KEYS)] == []
-
-
-def test_hostile_json_is_refused() -> None:
     for answer in ("{" * 100_000, '{"one":' * 5_000, "[" * 100_000 + "{", '{"score": ' + "9" * 10_000 + "}"):
         assert scored_json(answer, KEYS) is None
     escaped = scored_json('{"one": "\\ud800", "score": 1, "why": "\\u00e9"}', KEYS)
@@ -133,19 +121,13 @@ def test_chat_marks_are_removed(mark: str) -> None:
     assert disarm(f"a dog {mark[0]}\u200b{mark[1:]} a cat") == "a dog a cat", "hidden letters hide no mark"
 
 
-def test_a_harmless_caption_is_unchanged() -> None:
+def test_invisible_characters_go_and_harmless_ones_stay() -> None:
     captions = ["I <3 NY", "a > b | c < d", "<PERSON> at a show", "it's 5'", "[R67] two cats", "x <| y"]
     assert [disarm(caption) for caption in captions] == captions
-
-
-def test_joiners_within_a_sign_stay() -> None:
     family, heart = "a \U0001f468\u200d\U0001f469\u200d\U0001f467 walks", "\u2764\ufe0f\u200d\U0001f525"
     persian, devanagari = "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", "\u0915\u094d\u200d\u0937"
     for text in (family, heart, persian, devanagari):
         assert disarm(text) == disarm(f"\u200d{text}\u200c") == text
-
-
-def test_invisible_characters_are_removed() -> None:
     assert disarm("a\u200b dog\u00ad \U000e0068\U000e0069\ue000\ud800\x00!") == "a dog !"
 
 

@@ -66,12 +66,9 @@ def test_captions_in_order_and_the_reasons_of_those_skipped(pairs: Path) -> None
     assert early.skipped == {"caption has fewer than 2 words": 1}
 
 
-def test_pairs_differ_between_seeds_and_meet_everyone(pairs: Path) -> None:
+def test_pairs_differ_between_seeds_and_all_have_both_directions(pairs: Path) -> None:
     met = {s.other_id for seed in range(50) for s in read_caption_pairs(pairs, short_captions, Ask(4, seed))}
     assert met == {"p0", "p2", "p4", "p5"}
-
-
-def test_all_ordered_pairs_have_both_directions_and_their_own_samples(pairs: Path) -> None:
     found = list(read_caption_pairs(pairs, short_captions, Ask(3, pairs=6)))
     shown = [(source.id, source.sample, source.other_id) for source in found]
     assert shown[:3] == [("p0", 0, "p2"), ("p0", 1, "p4"), ("p2", 0, "p0")]
@@ -107,7 +104,7 @@ def test_no_image_is_compared_with_itself(several: Path, pairs: int | None) -> N
     assert {source.id for source in found} | {source.other_id for source in found} == captions
 
 
-def test_accepted_answers_of_the_first_captions(tmp_path: Path) -> None:
+def test_accepted_answers_of_the_first_captions_with_their_captions(tmp_path: Path) -> None:
     answers = [("p0", 0, "A."), ("p0", 1, None), ("p1", 0, "B."), ("p1", 1, "D."), ("p2", 0, "C.")]
     rows = [{"id": pair, "sample": n, "accepted": text is not None, "text": text} for pair, n, text in answers]
     path, ask = _write_answers(tmp_path / "answers.parquet", rows), Ask(2)
@@ -118,9 +115,6 @@ def test_accepted_answers_of_the_first_captions(tmp_path: Path) -> None:
     refusing = Ask(2)
     assert list(read_answers("first")(path, lambda _: "too dull", refusing)) == []
     assert refusing.skipped["too dull"] == 3
-
-
-def test_answers_with_the_captions_that_they_are_about(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [{"id": "p0", "source": "a", "other_id": "p1", "other_source": "b", "text": "Not b."}]
     path = _write_answers(tmp_path / "answers.parquet", rows)
     read = read_answers("difference", caption="source", other_caption="other_source")
@@ -128,7 +122,7 @@ def test_answers_with_the_captions_that_they_are_about(tmp_path: Path) -> None:
     assert found == InputRow("p0", 0, {"difference": "Not b.", "caption": "a", "other_caption": "b"}, "p1")
 
 
-def test_pictures_of_captions_and_of_pairs_of_them(pairs: Path, png: Any) -> None:
+def test_pictures_are_of_captions_pairs_and_answers_or_named(pairs: Path, png: Any, tmp_path: Path) -> None:
     first = PromptPicture(png((0, 0, 0)), "image/png")
     (source,) = read_captions(pairs, short_captions, Ask(1, pictures=True))
     assert source.pictures == (first,)
@@ -136,9 +130,6 @@ def test_pictures_of_captions_and_of_pairs_of_them(pairs: Path, png: Any) -> Non
     one, *_ = read_caption_pairs(pairs, short_captions, Ask(3, pairs=6, pictures=True))
     assert one.pictures == (first, PromptPicture(png((2, 0, 0)), "image/png"))
     assert set(one.inputs) == {"caption", "other_caption", SHOWN}
-
-
-def test_pictures_of_answers_come_from_the_pairs(tmp_path: Path, pairs: Path, png: Any) -> None:
     rows: list[dict[str, Any]] = [{"id": "p4", "other_id": "p0", "text": "x"}, {"id": "p5", "text": "y"}]
     rows.append({"id": "p1", "accepted": False, "text": None})
     path, ask = _write_answers(tmp_path / "answers.parquet", rows), Ask(5, pictures=True, images=pairs)
@@ -147,9 +138,6 @@ def test_pictures_of_answers_come_from_the_pairs(tmp_path: Path, pairs: Path, pn
     assert [picture.data for picture in one.pictures] == [png((5, 0, 0))]
     assert SHOWN in two.inputs
     assert ask.skipped.total() == 1, "counted once although the rows are read twice"
-
-
-def test_a_missing_or_unreadable_picture_is_named(tmp_path: Path, pairs: Path) -> None:
     path = _write_answers(tmp_path / "answers.parquet", [{"id": "gone"}])
     with pytest.raises(InputError, match=r"pairs\.parquet has no pair gone to show"):
         list(read_answers("difference")(path, anything, Ask(5, pictures=True, images=pairs)))
@@ -168,7 +156,7 @@ def test_a_missing_or_damaged_table_is_named(tmp_path: Path, reader: Any) -> Non
         list(reader(path, anything, Ask(3)))
 
 
-def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path) -> None:
+def test_words_are_counted_as_a_prompt_quotes_them_and_nothing_is_skipped(tmp_path: Path) -> None:
     captions = {
         "<person> dog": False,
         "\u200b \u200b": False,
@@ -181,9 +169,6 @@ def test_words_are_counted_as_a_prompt_quotes_them(tmp_path: Path) -> None:
     found = [source.inputs["caption"] for source in read_captions(path, short_captions, ask)]
     assert found == [caption for caption, taken in captions.items() if taken]
     assert ask.skipped.total() == 4
-
-
-def test_a_caption_of_which_nothing_is_left_is_skipped(tmp_path: Path) -> None:
     path = _write_pairs(tmp_path / "pairs.parquet", ["\u200b", "<person>", "dog", "a " * 60], list("abcd"))
     ask = Ask(9)
     assert [source.id for source in read_captions(path, anything, ask)] == ["c", "d"]
@@ -210,15 +195,12 @@ def test_every_pair_is_drawn_as_often_as_any_other() -> None:
         assert max(abs(count - expected) for count in drawn.values()) < 0.15 * expected
 
 
-def test_without_a_number_every_caption_has_the_partner_that_stored_answers_are_about() -> None:
+def test_a_pair_has_the_inputs_of_both_and_its_stored_partner() -> None:
     rng = random.Random("caption pairs 0")
     expected = [str((place + rng.randrange(1, 1200)) % 1200) for place in range(1200)]
     found = list(paired(_pool(1200), None, 0))
     assert [source.other_id for source in found] == expected
     assert [(source.id, source.sample) for source in found] == [(str(place), 0) for place in range(1200)]
-
-
-def test_a_pair_has_the_inputs_of_both_and_the_first_ones_pairs_are_numbered() -> None:
     rows = [InputRow(pair, 0, {"name": name}) for pair, name in (("a", "one"), ("b", "two"), ("c", "three"))]
     first, *others = paired(rows, 6, 0)
     assert first == InputRow("a", 0, {"name": "one", "other_name": "two"}, "b")
@@ -235,7 +217,7 @@ def labels(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_class_once_in_the_order_of_names_without_those_refused(labels: Path) -> None:
+def test_classes_come_in_the_order_of_names_and_in_pairs_by_seed(labels: Path) -> None:
     found = list(read_classes(labels, anything, Ask(9)))
     names = ("bee", "cat", "dog", "ice cream")
     assert found == [InputRow(content_hash(name), 0, {"class_name": name}) for name in names]
@@ -243,9 +225,6 @@ def test_every_class_once_in_the_order_of_names_without_those_refused(labels: Pa
     ask = Ask(9)
     assert list(read_classes(labels, lambda one: "no bees" if one["class_name"] == "bee" else None, ask)) == found[1:]
     assert ask.skipped == {"no bees": 1}
-
-
-def test_ordered_pairs_of_classes_by_seed(labels: Path) -> None:
     found = list(read_class_pairs(labels, anything, Ask(9, pairs=12)))
     names = [(source.inputs["class_name"], source.inputs["other_class_name"]) for source in found]
     assert len(set(names)) == 12

@@ -186,7 +186,7 @@ def _lesson(task: str, answer: str, **inputs: str) -> Lesson:
     return Lesson(find_task(task), inputs, answer)
 
 
-def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_its_questions(examiner: Examiner) -> None:
+def test_a_good_writer_is_accepted_and_a_parrot_is_not(examiner: Examiner) -> None:
     held_out = [_lesson("paraphrase_1", "Unseen.", caption=caption) for caption in CAPTIONS]
     held_out += [_lesson("paraphrase_2", "Unseen.", paraphrase_1=good([caption])) for caption in CAPTIONS[:3]]
     engine = rewriter(good)
@@ -194,6 +194,14 @@ def test_a_good_writer_is_accepted_a_parrot_is_not_and_each_examination_sends_it
         assert examiner.rates(engine, held_out, 5) == {"paraphrase_1": 1.0, "paraphrase_2": 0.0}
     assert len(engine.asked) == 2 * (5 + 3)
     assert examiner.rates(rewriter(lambda texts: texts[0]), held_out, 5) == {"paraphrase_1": 0.0, "paraphrase_2": 0.0}
+    held_out = [
+        _lesson("judge_negation", verdict, caption=f"dog {number}", negation="no dog")
+        for number, verdict in enumerate(["yes", "yes", "no", "Yes"])
+    ]
+    assert examiner.rates(rewriter(lambda _: "Yes."), held_out, 5) == {"judge_negation": 0.75}
+    held_out = [_lesson("query_paraphrase", "Unseen.", query=caption) for caption in CAPTIONS]
+    assert examiner.rates(rewriter(good), held_out, 5) == {"query_paraphrase": 1.0}
+    assert examiner.rates(rewriter(lambda _: ""), held_out, 5) == {"query_paraphrase": 0.0}
 
 
 def test_a_question_is_the_one_that_an_engine_gets(examiner: Examiner, settings: Settings) -> None:
@@ -202,20 +210,6 @@ def test_a_question_is_the_one_that_an_engine_gets(examiner: Examiner, settings:
     (asked,), task = engine.asked, settings.synthesize.tasks["paraphrase_1"]
     assert CAPTION in asked.messages[-1]["content"]
     assert (asked.sampling.temperature, asked.sampling.max_tokens) == (task.temperature, task.max_tokens)
-
-
-def test_a_judge_is_right_when_its_verdict_is_that_of_the_held_out_lesson(examiner: Examiner) -> None:
-    held_out = [
-        _lesson("judge_negation", verdict, caption=f"dog {number}", negation="no dog")
-        for number, verdict in enumerate(["yes", "yes", "no", "Yes"])
-    ]
-    assert examiner.rates(rewriter(lambda _: "Yes."), held_out, 5) == {"judge_negation": 0.75}
-
-
-def test_a_task_about_other_inputs_is_examined_too(examiner: Examiner) -> None:
-    held_out = [_lesson("query_paraphrase", "Unseen.", query=caption) for caption in CAPTIONS]
-    assert examiner.rates(rewriter(good), held_out, 5) == {"query_paraphrase": 1.0}
-    assert examiner.rates(rewriter(lambda _: ""), held_out, 5) == {"query_paraphrase": 0.0}
 
 
 def _passes(examiner: Examiner, task: str, texts: list[str | None]) -> list[bool]:

@@ -79,7 +79,7 @@ def test_a_student_is_trained_once_to_adapter_and_record(trained: Path, capsys: 
     assert (trained / ADAPTER).stat().st_mtime_ns == before
 
 
-def test_an_engine_can_answer_with_it_and_with_the_merged_model(trained: Path) -> None:
+def test_a_trained_student_answers_and_its_run_holds_steps_and_examinations(trained: Path) -> None:
     ids = torch.arange(3, 40).unsqueeze(0)
     base, adapted, merged = (
         load_language_model(adapter, torch.float32, str(model)).model(ids).logits
@@ -87,9 +87,6 @@ def test_an_engine_can_answer_with_it_and_with_the_merged_model(trained: Path) -
     )
     # Merged weights are rounded to bfloat16.
     assert (merged - adapted).norm() < 0.2 * (adapted - base).norm()
-
-
-def test_the_run_holds_every_steps_loss_and_both_examinations(trained: Path) -> None:
     client, record = make_client(), _read(trained / RECORD)
     run = client.get_run(record["mlflow_run"])
     assert (run.info.status, run.data.tags["stage"]) == ("FINISHED", "student")

@@ -80,15 +80,7 @@ class Trained:
         self.kill_at = kill_at
         lessons = make_lessons(count)
         self.job = StudentJob(name, make_plan(**plan), Path("out"), lessons, "base-1")
-        self.trainer = make_trainer(
-            self.job,
-            load_tiny(base),
-            lessons,
-            lessons[:5],
-            World(),
-            "cpu",
-            self._report,
-        )
+        self.trainer = make_trainer(self.job, load_tiny(base), lessons, lessons[:5], World(), "cpu", self._report)
         with nullcontext() if kill_at is None else pytest.raises(Killed):
             self.steps = fit(self.trainer, self.job, World())
 
@@ -146,10 +138,7 @@ def test_small_pieces_compute_the_same(base: Path) -> None:
 
 
 def test_the_loss_is_the_models_own_on_the_answers(base: Path) -> None:
-    run, loaded = (
-        Trained(base, "one", epochs=1, batch_size=32, lr=1e-9),
-        load_tiny(base),
-    )
+    run, loaded = (Trained(base, "one", epochs=1, batch_size=32, lr=1e-9), load_tiny(base))
     parts = []
     for row in encode(loaded.tokenizer, make_lessons(COUNT)):
         ids, labels = torch.tensor([row["input_ids"]]), torch.tensor(row["labels"])
@@ -164,15 +153,7 @@ def test_a_loss_that_is_not_finite_and_a_batch_that_cannot_be_shared_are_refused
     lessons = make_lessons(4)
     job = StudentJob("shared", make_plan(), Path("out"), lessons, "base-1")
     with pytest.raises(InputError, match="batch_size 4 cannot be shared by 3 ranks"):
-        make_trainer(
-            job,
-            load_tiny(base),
-            lessons,
-            lessons,
-            World(0, 3),
-            "cpu",
-            lambda *_: None,
-        )
+        make_trainer(job, load_tiny(base), lessons, lessons, World(0, 3), "cpu", lambda *_: None)
 
 
 def _broken(base: Path) -> Path:

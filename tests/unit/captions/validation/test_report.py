@@ -79,21 +79,24 @@ def test_rejected_rows_are_listed_by_reason_and_hostile_texts_are_escaped(docs: 
         assert "{{ 7*7 }}" in text
 
 
-def test_a_sample_is_distinct_sorted_and_spread() -> None:
+def test_a_sample_is_spread_and_reasons_are_few_and_added_up() -> None:
     assert sample_rows(7, most=7).tolist() == list(range(7))
     sample = sample_rows(100_000, most=1000)
     assert (len(sample), (np.diff(sample) > 0).all()) == (1000, True)
     tenths = np.bincount(sample // 10_000, minlength=10)
     assert 60 < tenths.min() <= tenths.max() < 140
-
-
-def test_a_reason_has_a_few_examples_and_reasons_without_end_are_bounded() -> None:
     tally = Tally()
     for row in range(2 * MOST_REASONS):
         tally.add_rejected(RejectedRow(row, "pair", 0, {}, ("all", f"failed: {row}")))
     assert [example.row for example in tally.examples["all"]] == list(range(5))
     assert [example.row for example in tally.examples["failed: 7"]] == [7]
     assert len(tally.examples) == MOST_REASONS
+    reasons = Counter({"failed: a?": 2, "failed: a!": 3, "x" * 500: 1})
+    tally = Tally(rows=6, marked=Counter(accepted=0), reasons=reasons)
+    shares = SuiteResult("shares", True, {}, [])
+    metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], []).metrics()
+    assert metrics["validate/table/rejected/failed_ a_"] == 5
+    assert max(map(len, metrics)) < 250
 
 
 def test_counts_and_reports_are_in_the_run(track_in: Callable[[Path], None], tmp_path: Path) -> None:
@@ -117,15 +120,6 @@ def test_counts_and_reports_are_in_the_run(track_in: Callable[[Path], None], tmp
         folders = [client.list_artifacts(run.info.run_id, folder) for folder in ("", "paraphrases")]
         artifacts = {entry.path.removeprefix("paraphrases/") for entries in folders for entry in entries}
         assert artifacts >= {"summary.json", "index.html", "rejected_paraphrases.html"}
-
-
-def test_reasons_that_look_alike_to_mlflow_are_added_up() -> None:
-    reasons = Counter({"failed: a?": 2, "failed: a!": 3, "x" * 500: 1})
-    tally = Tally(rows=6, marked=Counter(accepted=0), reasons=reasons)
-    shares = SuiteResult("shares", True, {}, [])
-    metrics = TableReport("table", tally, shares, {}, pd.DataFrame(), [], []).metrics()
-    assert metrics["validate/table/rejected/failed_ a_"] == 5
-    assert max(map(len, metrics)) < 250
 
 
 def test_prompts_name_task_model_and_text_and_a_judged_table_its_judge(raw_params: dict[str, Any]) -> None:

@@ -260,12 +260,18 @@ def _join(files: Any, size: int = 1000) -> Any:
         return pd.concat(joined.shards(size))
 
 
-def test_keeps_every_first_answer_in_order(tmp_path: Path) -> None:
+def test_first_answers_come_in_order_and_white_space_is_none(tmp_path: Path) -> None:
     answers = [Answer(pair=2), Answer(pair=1, found_2=False), Answer(pair=1, sample=1)]
     frame = _join(write_paraphrases(tmp_path, answers))
     assert list(zip(frame["id"], frame["sample"], strict=True)) == [("pair2", 0), ("pair1", 0), ("pair1", 1)]
     assert list(frame["rejected_paraphrase_2"]) == [None, "never asked", None]
     assert list(frame["row"]) == [0, 1, 2]
+    answers = [Answer(text_2="\u2003\u00a0\x1c\n"), Answer(pair=1, text_2=" \u2003a")]
+    answers.append(Answer(pair=2, text_1=None, found_2=False, reason_1="failed: a; b\x00c"))
+    frame = _join(write_paraphrases(tmp_path / "white", answers))
+    assert frame["paraphrase_2"].tolist() == [None, " \u2003a", None]
+    assert frame["rejected_paraphrase_1"].tolist() == [None, None, "failed: a, b c"]
+    assert frame["rejected_paraphrase_2"].tolist() == ["empty answer", None, None]
 
 
 def _change(path: Any, table: Any, change: Callable[[pa.Table], pa.Table]) -> None:
@@ -307,7 +313,7 @@ def test_tables_that_do_not_belong_together_are_named_with_file_and_row(tmp_path
         _join(files)
 
 
-def test_a_caption_that_an_image_has_twice_counts_once(tmp_path: Path) -> None:
+def test_a_caption_that_an_image_has_twice_and_the_first_of_two_rows_count(tmp_path: Path) -> None:
     files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1), Answer(pair=2)])
     once = _join(files)
     for name in ("paraphrase_1", "paraphrase_2"):
@@ -316,9 +322,16 @@ def test_a_caption_that_an_image_has_twice_counts_once(tmp_path: Path) -> None:
             path, GENERATIONS, lambda table: pa.concat_tables([table.slice(0, 2), table.slice(0, 1), table.slice(2)])
         )
     pd.testing.assert_frame_equal(_join(files), once)
+    files = write_paraphrases(tmp_path, [Answer()])
+    pairs = PAIRS.read(files.pairs)
+    other = _set("facts", "other")(_set("caption", "other caption")(pairs))
+    PAIRS.write(files.pairs, pa.concat_tables([pairs, other]))
+    assert _join(files)["facts"].tolist() == [pairs["facts"][0].as_py()]
 
 
-def test_path_with_the_signs_of_a_pattern(tmp_path: Path) -> None:
+def test_a_full_disk_is_one_line_and_a_path_with_the_signs_of_a_pattern_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
     odd = tmp_path / "it's [a] folder*?"
     odd.mkdir()
@@ -326,22 +339,15 @@ def test_path_with_the_signs_of_a_pattern(tmp_path: Path) -> None:
     assert len(_join(replace(files, captions=odd))) == 2
     assert list(files.quarantine.iterdir()) == [], "the join leaves no file behind"
 
+    def full(*_: Any) -> None:
+        raise duckdb.IOException("Could not write all bytes to file\nNo space left on device")
 
-def test_white_space_is_not_an_answer_and_a_reason_has_no_separator(tmp_path: Path) -> None:
-    answers = [Answer(text_2="\u2003\u00a0\x1c\n"), Answer(pair=1, text_2=" \u2003a")]
-    answers.append(Answer(pair=2, text_1=None, found_2=False, reason_1="failed: a; b\x00c"))
-    frame = _join(write_paraphrases(tmp_path, answers))
-    assert frame["paraphrase_2"].tolist() == [None, " \u2003a", None]
-    assert frame["rejected_paraphrase_1"].tolist() == [None, None, "failed: a, b c"]
-    assert frame["rejected_paraphrase_2"].tolist() == ["empty answer", None, None]
-
-
-def test_of_two_rows_of_a_pair_the_first_counts(tmp_path: Path) -> None:
+    monkeypatch.setattr("components.captions.validation.joining._join", full)
     files = write_paraphrases(tmp_path, [Answer()])
-    pairs = PAIRS.read(files.pairs)
-    other = _set("facts", "other")(_set("caption", "other caption")(pairs))
-    PAIRS.write(files.pairs, pa.concat_tables([pairs, other]))
-    assert _join(files)["facts"].tolist() == [pairs["facts"][0].as_py()]
+    message = r"captions/paraphrases: the answers cannot be joined \(Could not write.*free disk space"
+    with pytest.raises(InputError, match=message):
+        _join(files)
+    assert list(files.quarantine.iterdir()) == []
 
 
 def test_a_table_about_classes_needs_no_pairs(tmp_path: Path) -> None:
@@ -357,18 +363,6 @@ def test_pair_without_facts_is_named(tmp_path: Path) -> None:
     _change(files.pairs, PAIRS, lambda rows: pa.concat_tables([rows.slice(0, 1), _set("facts", None)(rows.slice(1))]))
     with _joined(files) as joined, pytest.raises(InputError, match=r"pair pair1 has no facts: set validate\.check"):
         joined.require_facts(files.pairs)
-
-
-def test_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any) -> None:
-        raise duckdb.IOException("Could not write all bytes to file\nNo space left on device")
-
-    monkeypatch.setattr("components.captions.validation.joining._join", full)
-    files = write_paraphrases(tmp_path, [Answer()])
-    message = r"captions/paraphrases: the answers cannot be joined \(Could not write.*free disk space"
-    with pytest.raises(InputError, match=message):
-        _join(files)
-    assert list(files.quarantine.iterdir()) == []
 
 
 def test_without_the_judge_its_candidates_are_the_answers() -> None:

@@ -68,7 +68,9 @@ def test_a_run_without_checkpoints_names_those_of_its_entry(tmp_path: Path, capl
     assert said.endswith(f"rename it {tmp_path}/mine-b")
 
 
-def test_a_checkpoint_that_other_code_cannot_continue_is_named_and_kept(tmp_path: Path) -> None:
+def test_checkpoints_of_other_code_or_a_newer_version_are_refused_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _saved(tmp_path, 1)
 
     def restore(_facts: Facts, tensors: dict[str, Tensor]) -> None:
@@ -78,9 +80,6 @@ def test_a_checkpoint_that_other_code_cannot_continue_is_named_and_kept(tmp_path
         with pytest.raises(error, match=r"weights\.b.*move .* away|^'weights\.b'$"):
             Checkpoints(tmp_path, code=code).resume(restore)
     assert sorted(Checkpoints(tmp_path).kept()) == [1]
-
-
-def test_a_checkpoint_of_a_newer_version_is_refused_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "CHECKPOINT", formats.CHECKPOINT + 1)
     _saved(tmp_path, 1, 2)
     monkeypatch.undo()
@@ -103,7 +102,7 @@ def test_only_one_process_at_a_time_has_the_folder_and_it_can_write_there(tmp_pa
         _saved(tmp_path / "file", 1)
 
 
-def test_the_last_few_and_the_best_are_kept_and_the_newest_is_resumed(tmp_path: Path) -> None:
+def test_the_last_few_and_the_best_are_kept_and_broken_later_ones_removed(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path, keep=2)
     for step in range(1, 6):
         checkpoints.save(_facts(step), _tensors(step))
@@ -117,6 +116,12 @@ def test_the_last_few_and_the_best_are_kept_and_the_newest_is_resumed(tmp_path: 
     checkpoints.clear()
     assert not tmp_path.exists()
     assert (_resumed_step(checkpoints), checkpoints.best()) == (None, None)
+    checkpoints = _saved(tmp_path, 1, 2, 9, keep=2)
+    (tmp_path / "step-00000009" / "state.json").unlink()
+    (tmp_path / ".step-00000010.abc").mkdir()
+    assert _resumed_step(checkpoints) == 2
+    checkpoints.save(_facts(3), _tensors(3))
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -155,15 +160,6 @@ def test_a_flipped_byte_or_a_truncated_file_is_never_resumed(
     for file, content in (sound | {name: sound[name][:at] + rest}).items():
         (checkpoints.folder / "step-00000002" / file).write_bytes(content)
     assert _resumed_step(checkpoints) in ((1, 2) if name == "state.json" else (1,))
-
-
-def test_a_killed_writers_files_and_broken_later_checkpoints_are_removed_at_the_next_save(tmp_path: Path) -> None:
-    checkpoints = _saved(tmp_path, 1, 2, 9, keep=2)
-    (tmp_path / "step-00000009" / "state.json").unlink()
-    (tmp_path / ".step-00000010.abc").mkdir()
-    assert _resumed_step(checkpoints) == 2
-    checkpoints.save(_facts(3), _tensors(3))
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])

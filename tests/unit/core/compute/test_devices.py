@@ -66,7 +66,7 @@ def test_on_a_device_the_best_columns_are_those_of_the_cpu_in_the_same_order() -
         np.testing.assert_array_equal(found, best_columns(similarity, k), err_msg=f"{items} {k} {levels}")
 
 
-def test_peaks_by_name() -> None:
+def test_peaks_by_name_and_in_megabytes() -> None:
     peaks = {
         "NVIDIA H100 80GB HBM3": 989, "NVIDIA H200": 989, "NVIDIA GH200 480GB": 989, "NVIDIA A100-SXM4-80GB": 312,
         "NVIDIA A10G": 70, "NVIDIA A10": 125, "NVIDIA L40S": 362, "NVIDIA L4": 121, "Tesla V100-SXM2-16GB": 125,
@@ -76,9 +76,12 @@ def test_peaks_by_name() -> None:
     others = ("NVIDIA RTX A4000", "NVIDIA RTX A1000 Laptop GPU", "NVIDIA T400", "AMD Instinct MI300X")
     assert [peak_of(name) for name in others] == [None] * 4
     assert devices.peak_flops("cpu") is None
+    now = psutil.Process().memory_info().rss / 1e6
+    peak = peak_memory("cpu")
+    assert now * 0.9 < peak < psutil.virtual_memory().total / 1e6
 
 
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_and_precisions_are_picked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert (pick_device("auto"), pick_device("cpu")) == ("cpu", "cpu")
     with pytest.raises(InputError, match="device is 'cuda', and torch finds 0 GPUs"):
@@ -90,10 +93,6 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     for wrong, refusal in (("cuda:2", "torch finds 2 GPUs"), ("gpu", "'gpu' is unknown"), ("cuda:x", "is unknown")):
         with pytest.raises(InputError, match=refusal):
             pick_device(wrong)
-
-
-def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Automatic precision is bf16 where the device multiplies it."""
     for kinds, used, native in (
         ({"avx512_bf16"}, "AVX512", True), ({"amx_bf16"}, "AVX512", True), ({"avx512_bf16", "amx_bf16"}, "AVX2", False),
         (set(), "AVX512", False), (set(), "DEFAULT", False),
@@ -111,12 +110,6 @@ def test_precisions(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [torch.bfloat16, None, torch.bfloat16, torch.float16]
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: including_emulation)
     assert devices.pick_autocast("auto", "cuda") is None
-
-
-def test_peak_memory_is_in_megabytes() -> None:
-    now = psutil.Process().memory_info().rss / 1e6
-    peak = peak_memory("cpu")
-    assert now * 0.9 < peak < psutil.virtual_memory().total / 1e6
 
 
 def test_a_single_rank_leads_and_exchanges_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

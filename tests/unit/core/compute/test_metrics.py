@@ -64,16 +64,13 @@ def test_ranks_agree_with_a_full_sort(monkeypatch: pytest.MonkeyPatch, cells: in
     np.testing.assert_array_equal(gold_ranks(queries, gallery, gold), place)
 
 
-def test_tie_rules() -> None:
+def test_ties_and_less_than_k_images() -> None:
     queries, gallery = np.ones((1, 2), np.float32), np.ones((4, 2), np.float32)
     assert top_k(queries, gallery, 3).tolist() == [[0, 1, 2]]
     assert gold_ranks(queries, gallery, np.array([2])).tolist() == [2]
     assert gold_ranks(queries, gallery, np.array([2]), ties="pessimistic").tolist() == [3]
     greater = metrics.strictly_greater(np.array([1, 2, 3], np.float32), np.array([2, 2, 2], np.float32))
     assert greater.tolist() == [0, 0, 1]
-
-
-def test_less_than_k_images_are_refused() -> None:
     with pytest.raises(ValueError, match="no top 5"):
         top_k(np.ones((1, 2), np.float32), np.ones((4, 2), np.float32), 5)
     with pytest.raises(ValueError, match="no top 4"):

@@ -31,7 +31,9 @@ def test_a_commit_is_dirty_where_code_differs_from_it(tmp_path: Path, monkeypatc
         Path(path).unlink()
 
 
-def test_the_hash_of_code_follows_the_files_of_dvc_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_hash_of_code_follows_statements_of_the_files_of_dvc_yaml(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(provenance, "_ROOT", tmp_path)
     (tmp_path / "dvc.yaml").write_text(
         "stages: {base: {deps: [components/one, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
@@ -46,10 +48,6 @@ def test_the_hash_of_code_follows_the_files_of_dvc_yaml(tmp_path: Path, monkeypa
     assert hashes("one/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
     edited_base, edited_train = hashes("one/loop.py")
     assert (edited_base == base, edited_train == train) == (False, True)
-
-
-def test_the_hash_of_code_follows_statements_and_not_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
 
     def hashed(code: str, name: str = "loop.py") -> str:
         (tmp_path / name).write_text(code)

@@ -59,10 +59,24 @@ def shop(tmp_path: Path) -> Path:
     return shop
 
 
-def test_files_of_the_system_are_skipped_without_a_note(shop: Path) -> None:
+def test_files_of_the_system_are_skipped_and_links_and_large_files_counted(shop: Path, tmp_path: Path) -> None:
     found = pictures_in(shop)
     assert found.names == ["a/b/d.jpeg", "a/c.png", "b.JPG"]
     assert found.notes == []
+    (tmp_path / "passport.jpg").write_bytes(picture(8))
+    (shop / "z1.jpg").symlink_to("../passport.jpg")
+    (shop / "z2.jpg").symlink_to("b.JPG")
+    (shop / "z3.jpg").symlink_to("/dev/zero")
+    (shop / "z4.jpg").symlink_to("z4.jpg")
+    (shop / "outside").symlink_to(tmp_path)
+    os.mkfifo(shop / "z5.jpg")
+    with (shop / "z6.jpg").open("wb") as stream:
+        stream.truncate(60 << 30)
+    found = pictures_in(shop)
+    assert found.names == ["a/b/d.jpeg", "a/c.png", "b.JPG", "z2.jpg"]
+    (note,) = found.notes
+    assert note.startswith("5 of its files, the first: ")
+    assert "z1.jpg is a link to a file outside" in note
 
 
 @pytest.mark.parametrize("name", ["./a/b.jpg", "a/../b.jpg", "a.b/c.jpg", "recycle/a.jpg", "a@eaDir.jpg"])
@@ -87,23 +101,6 @@ def test_a_folder_of_heic_files_alone_names_them(tmp_path: Path, monkeypatch: py
     (tmp_path / "IMG_1.HEIC").write_bytes(HEIC)
     with pytest.raises(InputError, match=r"has no pictures .*; 1 HEIC file: pip install pillow-heif"):
         pictures_in(tmp_path).require()
-
-
-def test_links_out_pipes_and_large_files_are_left_out_and_counted(shop: Path, tmp_path: Path) -> None:
-    (tmp_path / "passport.jpg").write_bytes(picture(8))
-    (shop / "z1.jpg").symlink_to("../passport.jpg")
-    (shop / "z2.jpg").symlink_to("b.JPG")
-    (shop / "z3.jpg").symlink_to("/dev/zero")
-    (shop / "z4.jpg").symlink_to("z4.jpg")
-    (shop / "outside").symlink_to(tmp_path)
-    os.mkfifo(shop / "z5.jpg")
-    with (shop / "z6.jpg").open("wb") as stream:
-        stream.truncate(60 << 30)
-    found = pictures_in(shop)
-    assert found.names == ["a/b/d.jpeg", "a/c.png", "b.JPG", "z2.jpg"]
-    (note,) = found.notes
-    assert note.startswith("5 of its files, the first: ")
-    assert "z1.jpg is a link to a file outside" in note
 
 
 @pytest.mark.parametrize(
@@ -133,13 +130,10 @@ def test_a_refused_file_is_named_with_the_reason(name: str, why: str, tmp_path: 
         read_picture(folder / name, folder)
 
 
-def test_a_folder_may_itself_be_a_link_and_have_links_inside(shop: Path, tmp_path: Path) -> None:
+def test_a_linked_folder_and_a_file_as_large_as_the_bound_are_read(shop: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(shop)
     (shop / "same.jpg").symlink_to(shop / "b.JPG")
     assert read_picture(tmp_path / "link" / "same.jpg", tmp_path / "link") == picture(8)
-
-
-def test_a_file_as_large_as_the_bound_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.jpg").write_bytes(b"12345")
     assert read_picture(tmp_path / "a.jpg", tmp_path, Bound(5, "it")) == b"12345"
     with pytest.raises(RefusedError, match="raise it"):
@@ -252,16 +246,6 @@ def test_a_damaged_orientation_is_ignored(exif: bytes) -> None:
     assert np.array_equal(upright_rgb(stream.getvalue()), UPRIGHT)
 
 
-def test_grey_of_16_bits_is_turned_and_scaled() -> None:
-    stream, exif = io.BytesIO(), Image.Exif()
-    exif[ExifTags.Base.Orientation] = 6
-    Image.fromarray(np.full((16, 24), 65535, np.uint16)).save(stream, "PNG", exif=exif)
-    with open_picture(stream.getvalue()) as image:
-        shown = rgb(upright(image))
-    assert shown.size == (16, 24)
-    assert np.asarray(shown).min() == 255
-
-
 def test_a_users_picture_is_upright_for_the_tower_and_on_pages_but_a_published_one_is_as_stored() -> None:
     tower, raw = Preparation(size=16, resize_mode="squash"), sideways(6)
     own = tower.decode([raw])[0].permute(1, 2, 0).numpy()
@@ -304,8 +288,15 @@ def test_tiles_count_as_pixels_and_scans_are_counted(raw: bytes, why: str) -> No
         Preparation(size=16).decode([raw])
 
 
-def test_ordinary_tiles_and_scans_are_read() -> None:
+def test_ordinary_tiles_and_grey_of_16_bits_are_read() -> None:
     for raw in (_jpeg(10), sideways(6, "JPEG", progressive=True)):
         check_picture(raw, "it")
     with open_picture(_tiff(64)) as image:
         check_size(image)
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.fromarray(np.full((16, 24), 65535, np.uint16)).save(stream, "PNG", exif=exif)
+    with open_picture(stream.getvalue()) as image:
+        shown = rgb(upright(image))
+    assert shown.size == (16, 24)
+    assert np.asarray(shown).min() == 255

@@ -192,7 +192,7 @@ def _read(path: Path, expected: int | None = None, usual: int = 1) -> list[RawSa
     return list(ShardReader(ShardFiles(), {"png", "txt"}, sizes, usual).read(str(path)))
 
 
-def test_files_of_one_name_are_one_sample_and_a_repeated_file_is_its_fault(tmp_path: Path) -> None:
+def test_files_of_one_name_are_one_sample_and_unsafe_names_faults(tmp_path: Path) -> None:
     members: Members = [("a.png", b"1"), ("a.TXT", b"2"), ("a.json", b"{}"), ("sub/b.png", b"3"), ("b.txt", b"4")]
     found = _read(write_tar(tmp_path / "0.tar", members))
     assert [(sample.name, sample.members) for sample in found] == [
@@ -202,9 +202,6 @@ def test_files_of_one_name_are_one_sample_and_a_repeated_file_is_its_fault(tmp_p
     members = [("a.png", b"1"), ("a.png", b"2"), ("b.png", b"3"), ("c.txt", b"4"), ("c.txt", b"5")]
     faults = {sample.key: str(sample.fault) for sample in _read(write_tar(tmp_path / "0.tar", members))}
     assert faults == {"a": "duplicate member", "b": "None", "c": "duplicate member"}
-
-
-def test_unsafe_names_are_faults_and_names_of_webdataset_hide_no_sample(tmp_path: Path) -> None:
     for key in ("../a", "/etc/a", "x/../../a", "a\nb", "a\x1b[2J", "\udce9", "k" * 600):
         samples = _read(write_tar(tmp_path / "0.tar", [(f"{key}.png", b"1"), ("good.png", b"2")]))
         assert [str(sample.fault) for sample in samples] == ["unsafe name", "None"], ascii(key)

@@ -62,7 +62,7 @@ def test_no_message_has_a_password(scheme: str, password: str, sep: str, data: s
     assert told.endswith("ask the owner of shop@champion")
 
 
-def test_signs_of_a_terminal_are_shown_as_escapes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_sign_that_a_terminal_obeys_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> None:
         raise InputError(
             "a\x1b]0;owned\x07\x1b[2J\u202eb.jpg, \u0645\u06cc\u200c\u062e, \U0001f468\u200d\U0001f469: left out"
@@ -74,9 +74,6 @@ def test_signs_of_a_terminal_are_shown_as_escapes(capsys: pytest.CaptureFixture[
     assert shown.startswith(
         "error: a\\x1b]0;owned\\x07\\x1b[2J\\u202eb.jpg, \u0645\u06cc\u200c\u062e, \U0001f468\u200d"
     )
-
-
-def test_commands_print_no_sign_that_a_terminal_obeys(capsys: pytest.CaptureFixture[str]) -> None:
     print_rows(("file", "state"), [("a\x1b[2J[red]b", ("ok", "green"))], title="\x1b[1m")
     say("first \x1b]0;owned\x07\nsecond \u202e")
     shown = capsys.readouterr().out

@@ -72,7 +72,7 @@ def test_every_old_key_is_refused_with_the_new_one(old: str, tmp_path: Path) -> 
     assert wanted in str(refusal.value)
 
 
-def test_the_new_keys_are_those_of_this_version(settings: Settings) -> None:
+def test_profiles_get_the_new_names_which_are_keys_of_this_version(settings: Settings) -> None:
     for new in renamed.KEYS.values():
         block: Any = settings
         for part in new.split(".")[:-1]:
@@ -81,9 +81,6 @@ def test_the_new_keys_are_those_of_this_version(settings: Settings) -> None:
                 break
         else:
             assert hasattr(block, new.split(".")[-1]), new
-
-
-def test_a_profile_gets_the_new_names_and_keeps_comments_and_layout() -> None:
     new, said = renamed.upgraded(OLD)
     assert new == NEW
     assert len(said) == 9

@@ -117,7 +117,7 @@ def _is_os_error(error: BaseException) -> bool:
     return isinstance(error, OSError)
 
 
-def test_a_call_is_repeated_until_it_succeeds_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_call_is_repeated_until_it_succeeds_or_the_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
     calls, call = _failing(3)
     repeat = retrying(60, _is_os_error, lambda error: f"away ({error})", first_s=0.001, longest_s=0.01)
     assert repeat(call, "answer") == "answer"
@@ -127,9 +127,6 @@ def test_a_call_is_repeated_until_it_succeeds_and_logged_once(caplog: pytest.Log
     with pytest.raises(ValueError, match="failure 1"):
         retrying(60, _is_os_error)(call, "answer")
     assert len(calls) == 1
-
-
-def test_a_call_is_made_once_and_given_up_when_the_time_is_over_or_at_the_event() -> None:
     calls, call = _failing(math.inf)
     with pytest.raises(OSError, match=r"failure 1$"):
         retrying(0, _is_os_error)(call, "answer")

@@ -122,7 +122,7 @@ class Note(BaseModel):
     pages: dict[str, int]
 
 
-def test_a_record_comes_back_and_a_missing_one_is_named_with_the_fix(tmp_path: Path) -> None:
+def test_a_record_comes_back_and_faults_are_named_with_the_fix(tmp_path: Path) -> None:
     note, path = Note(text="ä", pages={"z": 1, "a": 2}), tmp_path / "notes" / "one.json"
     with pytest.raises(InputError, match=r"one\.json is missing: write it$"):
         read_record(Note, path, "write it", "delete it")
@@ -130,9 +130,6 @@ def test_a_record_comes_back_and_a_missing_one_is_named_with_the_fix(tmp_path: P
     found = read_record(Note, path, "write it")
     assert found == note
     assert list(found.pages) == ["z", "a"]
-
-
-def test_a_damaged_record_names_the_place_and_the_fix(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     for content, reason in (
         (b"", r"Invalid JSON"),
@@ -201,7 +198,15 @@ def _resident(path: Path) -> int:
 TEXTS = ["ape", "", "bee", "ape", "caf\u00e9"]
 
 
-def test_it_is_the_sequence_that_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+@given(st.lists(st.text(max_size=2)), st.lists(st.text(max_size=2)))
+def test_places_are_the_first(texts: list[str], wanted: list[str]) -> None:
+    expected = [texts.index(text) if text in texts else -1 for text in wanted]
+    assert TextColumn(texts).places(wanted).tolist() == expected
+
+
+def test_columns_of_texts_are_their_sequences_in_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"text number {number}" for number in range(10_000)]
+    assert TextColumn(texts).arrow.nbytes < sum(map(len, texts)) + 9 * len(texts)
     monkeypatch.setattr(arrays, "_BLOCK", 2)
     series, chunks = pd.Series(TEXTS, index=range(5, 10)), pa.chunked_array([TEXTS[:2], TEXTS[2:]])
     for given_texts in (TEXTS, series, pa.array(TEXTS), chunks):
@@ -211,22 +216,11 @@ def test_it_is_the_sequence_that_it_was_made_of(monkeypatch: pytest.MonkeyPatch)
         assert list(TextColumn(column)) == TEXTS
 
 
-@given(st.lists(st.text(max_size=2)), st.lists(st.text(max_size=2)))
-def test_places_are_the_first(texts: list[str], wanted: list[str]) -> None:
-    expected = [texts.index(text) if text in texts else -1 for text in wanted]
-    assert TextColumn(texts).places(wanted).tolist() == expected
-
-
-def test_it_takes_hardly_more_memory_than_its_letters() -> None:
-    texts = [f"text number {number}" for number in range(10_000)]
-    assert TextColumn(texts).arrow.nbytes < sum(map(len, texts)) + 9 * len(texts)
-
-
 def _threads() -> set[str]:
     return {thread.name for thread in threading.enumerate() if thread.name.startswith(("prefetch", "ahead"))}
 
 
-def test_items_come_in_order_and_an_error_after_the_items_before_it() -> None:
+def test_items_come_in_order_with_a_limited_number_made_ahead() -> None:
     def produce(stop: threading.Event) -> Generator[int]:
         yield from range(5)
         raise RuntimeError("in the thread")
@@ -236,9 +230,6 @@ def test_items_come_in_order_and_an_error_after_the_items_before_it() -> None:
     with pytest.raises(RuntimeError, match="in the thread"):
         next(items)
     assert not _threads()
-
-
-def test_a_limited_number_of_items_is_made_ahead() -> None:
     made: list[int] = []
     third = threading.Event()
 

@@ -29,24 +29,18 @@ def test_languages_of_many_texts(texts: list[str], shares: dict[str, float]) -> 
     assert detected(texts) == shares
 
 
-def test_words_of_scripts_without_spaces() -> None:
+def test_words_and_names_of_languages_and_scripts() -> None:
     assert [word_count(text) for text in ("a red dog", JAPANESE[0], "iPhone 15 ケース")] == [3, 7, 4]
     assert new_words("赤い犬が寝ている", "赤い犬が寝ている") == 0
     assert new_words("青い鳥が寝ている", "赤い犬が寝ている") >= 2
     assert content_words("Der Hund") == {"der", "hund"}
-
-
-def test_names_and_scripts() -> None:
     assert (language_name("ja"), is_latin("ja"), is_latin("de")) == ("Japanese", False, True)
     assert identified("???") is None
 
 
-def test_normalised_ignores_case_punctuation_and_space() -> None:
+def test_letters_and_content_words_are_compared() -> None:
     assert normalised(" A small_dog,  LEFT-of a CAT! ") == normalised("a small dog left of a cat")
     assert normalised("a small dog") != normalised("a small hog")
-
-
-def test_content_words_are_distinct_and_new_ones_are_counted() -> None:
     assert content_words("The dog is on the left of a Dog, under no roof") == {"dog", "left", "under", "roof"}
     assert new_words("The hound, a hound on the scarlet ground", "a dog on red ground") == 2
     assert new_words("a dog", "a dog on red") == 0

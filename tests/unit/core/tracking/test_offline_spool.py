@@ -68,7 +68,7 @@ def _metrics(count: int, begin: int = 0) -> list[Metric]:
     return [Metric("loss", float(step), 1, step) for step in range(begin, begin + count)]
 
 
-def test_metrics_are_sent_in_order_without_delaying_the_caller() -> None:
+def test_metrics_are_sent_in_order_returned_or_raised() -> None:
     server = Server(INTERNAL_ERROR, TEMPORARILY_UNAVAILABLE, available=False)
     sender = AsynchronousMetrics(server, "run")  # type: ignore[arg-type]
     for step in range(0, 3000, 100):
@@ -80,9 +80,6 @@ def test_metrics_are_sent_in_order_without_delaying_the_caller() -> None:
     left = sender.stop()
     assert len(left) < 200
     assert [metric.step for metric in (*server.accepted, *left)] == list(range(3000))
-
-
-def test_metrics_that_were_not_accepted_are_returned_or_raised() -> None:
     unavailable = AsynchronousMetrics(Server(available=False), "run")  # type: ignore[arg-type]
     for step in range(0, 600, 150):
         unavailable.put(_metrics(150, step))
@@ -162,10 +159,7 @@ def test_evaluations_are_sent_later_unless_they_are_refused(
     sent = client.get_run(tracked.id).data.metrics
     assert client.load_table(client.get_run(tracked.id).info.experiment_id, "groups.json", [tracked.id]).to_dict(
         "list"
-    ) == {
-        "group": ["dogs"],
-        "value": [0.5],
-    }
+    ) == {"group": ["dogs"], "value": [0.5]}
     assert sent == {"sts/all": 0.5, "retrieval/ao_at_10": 0.25, "processor_seconds": sent["processor_seconds"]}
     assert offline_spool.waiting() == []
 

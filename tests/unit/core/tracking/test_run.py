@@ -83,7 +83,7 @@ def test_artifacts_are_of_the_clients_store(
     assert [path.name for path in tmp_path.iterdir()] == ["weights"]
 
 
-def test_an_exception_fails_the_run_and_keeps_metrics(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_or_refused_metrics_fail_the_run(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(PARENT_RUN, "f" * 32)
     with pytest.raises(ValueError, match="no"), tracked_run("train", "bad", settings, {}, {}) as run:  # noqa: PT012
         run.log_metrics({"loss": 1.0}, 7)
@@ -92,6 +92,9 @@ def test_an_exception_fails_the_run_and_keeps_metrics(settings: Settings, monkey
     assert (found.info.status, found.data.metrics["loss"]) == ("FAILED", 1.0)
     assert found.data.metrics["processor_seconds"] > 0
     assert found.data.tags["mlflow.parentRunId"] == "f" * 32
+    with pytest.raises(Exception, match="Invalid"), tracked_run("train", "odd", settings, {}, {}) as run:
+        run.log_metrics({"recall@1": 1.0})
+    assert _run(run.id).info.status == "FAILED"
 
 
 def test_sigterm_and_interrupt_are_killed_and_a_second_signal_is_ignored(settings: Settings) -> None:
@@ -182,12 +185,6 @@ def test_out_of_memory_is_not_a_server_that_is_away() -> None:
         assert not is_transient(outer)
         outer.__cause__, outer.__context__ = None, cause
         assert not is_transient(outer)
-
-
-def test_status_is_set_though_the_last_metrics_are_refused(settings: Settings) -> None:
-    with pytest.raises(Exception, match="Invalid"), tracked_run("train", "odd", settings, {}, {}) as run:
-        run.log_metrics({"recall@1": 1.0})
-    assert _run(run.id).info.status == "FAILED"
 
 
 def test_an_experiment_in_a_temporary_copy_has_the_store_of_its_project(

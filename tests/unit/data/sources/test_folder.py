@@ -58,7 +58,7 @@ def test_prepare_writes_the_splits(world: Make, tmp_path: Path, track_in: Callab
     assert tracked.data.tags["output.pairs.sha256"] == path_hash(Path("data/pairs"))
 
 
-def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(world: Make, tmp_path: Path) -> None:
+def test_splits_share_no_image_and_written_paraphrases_become_queries(world: Make, tmp_path: Path) -> None:
     rows = [(name, f"{text} {take}") for take in range(3) for name, text in ROWS]
     counts = {"train": 6, "val": 2, "test": 2}
     splits = prepared(world(rows, counts=counts), tmp_path)
@@ -70,9 +70,6 @@ def test_no_image_is_in_two_splits_and_all_captions_of_a_test_image_are_queries(
     queries = [(query["image_id"], query["text"]) for query in caption_queries(tmp_path)]
     assert sorted(queries) == sorted((image, f"{text} {take}") for image, text in texts.items() for take in range(3))
     assert not (tmp_path / "evaluation" / "paraphrase_queries.parquet").exists()
-
-
-def test_written_paraphrases_of_test_images_become_queries(world: Make, tmp_path: Path) -> None:
     rows = [(name, text, f"photo of {text}" if number % 2 else "") for number, (name, text) in enumerate(ROWS)]
     counts = {"train": 1, "val": 1, "test": 4}
     tested = prepared(world(rows, "image\tcaption\tparaphrase", counts=counts), tmp_path)["test"]
@@ -82,7 +79,7 @@ def test_written_paraphrases_of_test_images_become_queries(world: Make, tmp_path
     assert {row["paraphrase"] for row in found} == {f"photo of {caption}" for _, caption in expected}
 
 
-def test_bad_rows(world: Make, tmp_path: Path) -> None:
+def test_wrong_rows_and_headers_and_too_few_rows_are_named(world: Make, tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(picture(9))
     for row, message in (
         (("gone.png", "a picture"), r"line 5 names gone\.png"),
@@ -96,6 +93,15 @@ def test_bad_rows(world: Make, tmp_path: Path) -> None:
         (("1.png", "a picture", "of a tab"), r"line 5 has 3 fields, the first line 2: write"),
     ):
         assert_refused(world([*ROWS[:3], row, *ROWS[4:]]), rf"captions\.tsv: {message}")
+    wanted = "1 test images, 1 validation images and 4 lines of the other images"
+    assert_refused(world(ROWS[:5]), rf"\.tsv has 5 lines of 5 images; .* {wanted}")
+    rows = [(*row, "x", "y") for row in ROWS]
+    for header, message in (
+        ("file\tname\ta\tb", "has the columns file, name, a, b and none for 'caption': call one caption"),
+        ("image\tcaption\tcaption\tnote", "names the column caption twice"),
+        ("image\tcaption\tparaphrase\tparaphrase", "names the column paraphrase twice"),
+    ):
+        assert_refused(world(rows, header), rf"captions\.tsv {message}")
 
 
 @pytest.mark.parametrize(
@@ -123,24 +129,6 @@ def test_a_name_that_is_spelled_otherwise_is_the_same_picture(world: Make, tmp_p
     settings = world([(f"pictures/{name}", text) for name, text in ROWS], folder=str(tmp_path))
     (tmp_path / "pictures" / "captions.tsv").rename(tmp_path / "captions.tsv")
     assert [pair.id for pair in pairs_of(settings)] == before
-
-
-def test_too_few_rows(world: Make) -> None:
-    wanted = "1 test images, 1 validation images and 4 lines of the other images"
-    assert_refused(world(ROWS[:5]), rf"\.tsv has 5 lines of 5 images; .* {wanted}")
-
-
-def test_wrong_headers(world: Make) -> None:
-    rows = [(*row, "x", "y") for row in ROWS]
-    for header, message in (
-        (
-            "file\tname\ta\tb",
-            "has the columns file, name, a, b and none for 'caption': call one caption",
-        ),
-        ("image\tcaption\tcaption\tnote", "names the column caption twice"),
-        ("image\tcaption\tparaphrase\tparaphrase", "names the column paraphrase twice"),
-    ):
-        assert_refused(world(rows, header), rf"captions\.tsv {message}")
 
 
 def test_missing_and_damaged_files(world: Make, tmp_path: Path) -> None:
@@ -173,12 +161,21 @@ def test_missing_and_damaged_files(world: Make, tmp_path: Path) -> None:
         (folder / name).unlink()
 
 
-def test_a_table_of_a_spreadsheet_has_a_byte_order_mark_and_doubled_quotes(world: Make, tmp_path: Path) -> None:
+def test_every_format_gives_the_same_pairs_and_spreadsheets_their_texts(world: Make, tmp_path: Path) -> None:
     settings = world([("0.png", '"He said ""hi"", ok"'), ("1.png", '"Stop" on a sign'), *ROWS[2:]])
     table = tmp_path / "pictures" / "captions.tsv"
     table.write_bytes(b"\xef\xbb\xbf" + table.read_bytes().replace(b"\n", b"\r\n"))
     read = ['He said "hi", ok', '"Stop" on a sign', *(caption for _, caption in ROWS[2:])]
     assert sorted(pair.caption for pair in pairs_of(settings)) == sorted(read)
+    settings, folder = world(TEXTS), tmp_path / "pictures"
+    expected = pairs_of(settings)
+    (folder / "captions.tsv").unlink()
+    for name, text in FORMATS.items():
+        (folder / name).write_text(text)
+        assert pairs_of(settings) == expected, name
+        (folder / name).unlink()
+    pq.write_table(pa.Table.from_pylist(NAMED), folder / "captions.parquet")
+    assert pairs_of(settings) == expected
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -231,18 +228,6 @@ FORMATS = {
     "metadata.jsonl": "".join(f'{{"file_name": "{name}", "text": "{text}", "label": 3}}\n' for name, text in TEXTS),
     "metadata.csv": "file_name,text\n" + "".join(f'{name},"{text}"\n' for name, text in TEXTS),
 }
-
-
-def test_every_format_gives_the_same_pairs(world: Make, tmp_path: Path) -> None:
-    settings, folder = world(TEXTS), tmp_path / "pictures"
-    expected = pairs_of(settings)
-    (folder / "captions.tsv").unlink()
-    for name, text in FORMATS.items():
-        (folder / name).write_text(text)
-        assert pairs_of(settings) == expected, name
-        (folder / name).unlink()
-    pq.write_table(pa.Table.from_pylist(NAMED), folder / "captions.parquet")
-    assert pairs_of(settings) == expected
 
 
 def test_a_split_may_have_a_part_of_a_product_and_no_other_split_the_rest(world: Make, tmp_path: Path) -> None:

@@ -70,9 +70,16 @@ def test_a_format_is_recognised_and_its_splits_and_captions_are_kept(name: str, 
         assert_refused(wanted, r"counts.* 50\b.*lower")
 
 
-def test_images_in_no_split_are_left_out_and_counted(settings: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_in_no_split_and_left_out_pictures_take_no_place(
+    settings: Any, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     pairs_of(settings("flickr8k"))
     assert "token.txt: 1 images are in no published split and are left out, first 10.png" in capsys.readouterr().out
+    made = settings("flickr8k", counts=COUNTS | {"train": 10}, max_unusable_share=0.5)
+    (tmp_path / "set/Flicker8k_Dataset/3.png").write_bytes(b"no picture")
+    unusable: list[Unusable] = []
+    assert sum(pair.split == "train" for pair in pairs_of(made, unusable)) == 10
+    assert len(unusable) == 1
 
 
 def test_an_image_in_two_splits_does_not_train(
@@ -160,11 +167,3 @@ def test_flickr8k_itself(raw_params: dict[str, Any]) -> None:
     # One photograph is there twice among those to train on.
     assert {split: len(found) for split, found in images.items()} == {"train": 5999, "val": 1000, "test": 1000}
     assert len(set.union(*images.values())) == 7999
-
-
-def test_a_picture_that_is_left_out_takes_no_place_of_another(settings: Any, tmp_path: Path) -> None:
-    made = settings("flickr8k", counts=COUNTS | {"train": 10}, max_unusable_share=0.5)
-    (tmp_path / "set/Flicker8k_Dataset/3.png").write_bytes(b"no picture")
-    unusable: list[Unusable] = []
-    assert sum(pair.split == "train" for pair in pairs_of(made, unusable)) == 10
-    assert len(unusable) == 1

@@ -65,11 +65,12 @@ def _training_weights(settings: Settings) -> dict[tuple[str, str], float]:
     return {(pair.caption, pair.image_id): pair.weight for pair in pairs_of(settings) if pair.split == "train"}
 
 
-def test_weights_come_with_the_pairs_and_a_line_without_one_is_a_click(world: Make, tmp_path: Path) -> None:
+def test_weights_come_with_the_pairs_and_other_columns_are_not_read(world: Make, tmp_path: Path) -> None:
     rows = [row for pairs in reading.prepared(world(), tmp_path).values() for row in pairs]
     weights = {(query, image_id(picture(int(image[0])))): float(weight or 1) for query, image, weight in ROWS}
     assert all(weights[row["caption"], row["image_id"]] == row["weight"] for row in rows)
     assert len(rows) >= 6
+    assert pairs_of(world([(*row, "7") for row in ROWS], "query\timage\tclicks\tsession")) == pairs_of(world())
 
 
 def test_the_strongest_query_of_a_tested_image_is_its_pair_and_all_are_queries(world: Make, tmp_path: Path) -> None:
@@ -79,11 +80,14 @@ def test_the_strongest_query_of_a_tested_image_is_its_pair_and_all_are_queries(w
     assert queries == {("red bus", tested["image_id"]), ("a bus", tested["image_id"])}
 
 
-def test_lines_of_one_query_and_image_add_up(world: Make) -> None:
+def test_lines_of_one_query_and_image_add_up_in_one_split(world: Make) -> None:
     rows = [*ROWS, ("cat", "5.png", "2"), (" cat ", "5.png", ""), ("Cat", "5.png", "4")]
     found = _training_weights(world(_split(rows), f"{HEADER}\tsplit", counts={"train": 5, "val": 1, "test": 1}))
     assert (found["cat", image_id(picture(5))], found["Cat", image_id(picture(5))]) == (10, 4)
     assert found["red bus", image_id(picture(1))] == 0.5
+    rows = [*_split(ROWS), ("cat", "5.png", "1", "val")]
+    pairs = pairs_of(world(rows, f"{HEADER}\tsplit", counts={"train": 3, "val": 2, "test": 1}))
+    assert [(pair.split, pair.weight) for pair in pairs if pair.image_id == image_id(picture(5))] == [("val", 8)]
 
 
 def test_a_copy_of_an_image_has_its_clicks_too(world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,12 +95,6 @@ def test_a_copy_of_an_image_has_its_clicks_too(world: Make, tmp_path: Path, caps
     shutil.copy(tmp_path / "shop" / "5.png", tmp_path / "shop" / "copy.png")
     assert _training_weights(settings)["cat", image_id(picture(5))] == 12
     assert "queries.tsv: 1 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
-
-
-def test_an_image_of_two_splits_is_in_the_one_that_trains_less_by_whichever_line(world: Make) -> None:
-    rows = [*_split(ROWS), ("cat", "5.png", "1", "val")]
-    pairs = pairs_of(world(rows, f"{HEADER}\tsplit", counts={"train": 3, "val": 2, "test": 1}))
-    assert [(pair.split, pair.weight) for pair in pairs if pair.image_id == image_id(picture(5))] == [("val", 8)]
 
 
 LINES = st.lists(
@@ -134,10 +132,6 @@ def _listed(folder: Path, rows: Rows) -> list[tuple[str, str, str, float | None]
         for one in read_listing(settings)[1]
         if isinstance(one, Pair)
     ]
-
-
-def test_clicks_are_weights_and_other_columns_are_not_read(world: Make) -> None:
-    assert pairs_of(world([(*row, "7") for row in ROWS], "query\timage\tclicks\tsession")) == pairs_of(world())
 
 
 def test_a_weight_that_is_not_a_number_above_zero_is_named_with_its_line(world: Make, tmp_path: Path) -> None:

@@ -205,31 +205,25 @@ def test_images_that_either_protocol_tests_do_not_train(con_clip: Make, seed: in
     assert train.isdisjoint(val)
 
 
-def test_all_that_is_left_can_train(con_clip: Make) -> None:
+def test_all_that_no_test_shows_trains_by_either_file(con_clip: Make, tmp_path: Path) -> None:
     left = set(range(ROWS)) - LAST - TEST
     assert _shown(con_clip(counts=(len(left) - 2, 2, TESTED)), "train", "val") == left
     message = rf"{len(left)} images are in no published test: lower them"
     assert_refused(con_clip(counts=(len(left) - 1, 2, TESTED)), message)
-
-
-def test_without_semclips_file_the_last_rows_alone_are_known(con_clip: Make, tmp_path: Path) -> None:
     (tmp_path / "cc_neg" / cc_neg.CSV).unlink()
     settings = con_clip(counts=(ROWS - TESTED - 4, 4, TESTED))
     assert _shown(settings, "train", "val") == set(range(ROWS)) - LAST
 
 
-def test_stage_prepare_writes_pairs_and_queries(con_clip: Make, tmp_path: Path) -> None:
-    tested = [pair["caption"] for pair in prepared(con_clip(), tmp_path)["test"]]
-    assert [query["text"] for query in caption_queries(tmp_path)] == tested
-    assert {int(caption.split()[1]) for caption in tested} == LAST
-
-
-def test_the_general_check_finds_nothing_left_to_drop(con_clip: Make, tmp_path: Path) -> None:
+def test_prepare_writes_pairs_and_queries_that_the_check_leaves(con_clip: Make, tmp_path: Path) -> None:
     settings = con_clip(heldout_testsets_dir=str(tmp_path))
     guard = prepare.Guard.of(settings.prepare)
     assert len(list(guard.clean(find_source("cc_neg").pairs(settings)))) == 32
     assert {"cc_neg", "cc_neg_semclip"} <= set(guard.counts().checked)
     assert not guard.dropped
+    tested = [pair["caption"] for pair in prepared(con_clip(), tmp_path)["test"]]
+    assert [query["text"] for query in caption_queries(tmp_path)] == tested
+    assert {int(caption.split()[1]) for caption in tested} == LAST
 
 
 def test_missing_and_incomplete_files_are_named(con_clip: Make, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import tarfile
 from collections import Counter
 from collections.abc import Callable
@@ -42,7 +43,7 @@ def prepared(tmp_path: Path) -> Callable[[Settings], dict[str, list[str]]]:
     }
 
 
-def test_without_splits_samples_are_drawn_from_all_shards(settings: Any, prepared: Any, tmp_path: Path) -> None:
+def test_shards_are_drawn_from_whatever_the_name_of_their_folder(settings: Any, prepared: Any, tmp_path: Path) -> None:
     make_shards(tmp_path / "shards", 3, 4)
     found = prepared(settings())
     assert found == prepared(settings(folder=None, shards=str(tmp_path / "shards")))
@@ -51,9 +52,6 @@ def test_without_splits_samples_are_drawn_from_all_shards(settings: Any, prepare
     assert sorted(held_out) != [f"caption {number}" for number in range(4)]
     assert len(set(held_out)) == 4
     assert [query["text"] for query in reading.caption_queries(tmp_path)] == found["test"]
-
-
-def test_the_name_of_the_data_sets_folder_is_not_a_split(settings: Any, prepared: Any, tmp_path: Path) -> None:
     pattern = make_shards(tmp_path / "laion-test", 3, 4)
     found = prepared(settings(folder=str(tmp_path / "laion-test")))
     assert found == prepared(settings(shards=pattern))
@@ -114,7 +112,7 @@ FAULTS: dict[str, tuple[Callable[[str], Members], str]] = {
 }
 
 
-def test_unusable_samples_are_left_out_and_listed(settings: Any, tmp_path: Path) -> None:
+def test_unusable_samples_are_listed_and_a_dot_in_a_key_is_named(settings: Any, tmp_path: Path) -> None:
     for name, (write, reason) in FAULTS.items():
         samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
         write_tar(tmp_path / "shards" / "000.tar", [*samples[:10], *write("004x"), *samples[10:]])
@@ -125,9 +123,6 @@ def test_unusable_samples_are_left_out_and_listed(settings: Any, tmp_path: Path)
         assert reason in lost.reason, name
         assert "000.tar/" in lost.reason
     assert_refused(settings(), r"1 of at most 12 images cannot be used, .*max_u.* is 0\.01")
-
-
-def test_a_dot_in_a_key_is_named(settings: Any, tmp_path: Path) -> None:
     dotted: Members = [("mug.v2.front.jpg", picture(0, "JPEG")), ("mug.txt", b"a mug")]
     samples = [member for number in range(12) for member in sound(f"{number:03d}", number)]
     write_tar(tmp_path / "shards" / "000.tar", [*samples, *dotted])
@@ -224,20 +219,20 @@ def test_pairs_refer_to_their_rows_in_order(writer: str, embedded: Any, tmp_path
     assert find_source("embeddings").found_in(tmp_path / "set") is not None
 
 
-def test_parts_are_cut_anywhere(embedded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(embeddings, "_CHUNK", 5)
-    captions = [pair.caption for pair in pairs_of(embedded("columns"))]
-    assert sorted(captions) == sorted(f"caption {number}" for number in range(24))
-    trained = [int(caption.removeprefix("caption ")) for caption in captions[4:]]
-    assert trained == sorted(trained)
-
-
-def test_names_of_files_are_splits(embedded: Any, tmp_path: Path) -> None:
+def test_names_of_files_are_splits_and_parts_are_cut_anywhere(
+    embedded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = embedded("beside", counts={"train": 10, "val": 2, "test": 4})
     for ending in ("npy", "parquet"):
         (tmp_path / "set" / f"part-1.{ending}").rename(tmp_path / "set" / f"test-1.{ending}")
     tests = [pair.caption for pair in pairs_of(made) if pair.split == "test"]
     assert tests == [f"caption {12 + row}" for row in range(4)]
+    shutil.rmtree(tmp_path / "set")
+    monkeypatch.setattr(embeddings, "_CHUNK", 5)
+    captions = [pair.caption for pair in pairs_of(embedded("columns"))]
+    assert sorted(captions) == sorted(f"caption {number}" for number in range(24))
+    trained = [int(caption.removeprefix("caption ")) for caption in captions[4:]]
+    assert trained == sorted(trained)
 
 
 def test_one_image_more_moves_none_from_training_to_testing(embedded: Any, tmp_path: Path) -> None:

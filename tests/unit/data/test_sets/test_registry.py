@@ -171,13 +171,10 @@ def test_pictures_of_image_sets_have_their_bytes(tmp_path: Path) -> None:
     assert encoded == {path.read_bytes() for path in tmp_path.rglob("*.png")}
 
 
-def test_a_folder_without_test_sets_has_none_and_a_missing_one_is_refused(tmp_path: Path) -> None:
+def test_every_benchmark_has_a_test_set_and_a_folder_without_any_has_none(tmp_path: Path) -> None:
     assert list(load_test_sets(tmp_path)) == []
     with pytest.raises(InputError, match=r"gone does not exist: .* set prepare\.heldout_testsets_dir to null"):
         list(load_test_sets(tmp_path / "gone"))
-
-
-def test_every_benchmark_has_a_test_set_or_shares_its_folder_with_one(tmp_path: Path) -> None:
     folders = {test_set.folder for test_set in all_test_sets()}
     without = {name for name, benchmark in published_benchmarks().items() if benchmark.folder not in folders}
     assert without == set(NO_TEST_SET)
@@ -191,7 +188,7 @@ COLUMNS = {"name": str, "size": int}
 ROWS = [{"name": "a", "size": 1}, {"name": "b"}, "c", {"name": "d", "size": "4"}, {"name": "e", "size": 5}]
 
 
-def test_incomplete_rows_are_named_and_only_skipped_if_allowed(tmp_path: Path) -> None:
+def test_incomplete_rows_and_other_counts_are_only_accepted_if_allowed(tmp_path: Path) -> None:
     (tmp_path / "rows.json").write_text(json.dumps(ROWS))
     message = r"rows.json: 3 rows lack name or size \(row 1, 2, 3, counted from 0\)"
     with pytest.raises(InputError, match=f"{message}.*add --allow-partial"):
@@ -201,9 +198,6 @@ def test_incomplete_rows_are_named_and_only_skipped_if_allowed(tmp_path: Path) -
     assert files.notes == ["rows.json: 3 rows lack name or size (row 1, 2, 3, counted from 0)"]
     (tmp_path / "rows.csv").write_text("name,size\na\nb,1\n")
     assert files.read_csv("rows.csv", {"name": str, "size": str}) == [{"name": "b", "size": "1"}]
-
-
-def test_other_counts_are_only_accepted_if_allowed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"images: 2 found, 5,000 published: .*add --allow-partial"):
         TestSetFiles(tmp_path).expect("images", 2, 5000)
     files = TestSetFiles(tmp_path, allow_partial=True)

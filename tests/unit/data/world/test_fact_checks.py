@@ -91,7 +91,7 @@ def _others(scene: Scene) -> list[Scene]:
     return [other for other in every if other.canonical() != scene.canonical()]
 
 
-def test_a_description_of_another_scene_is_certainly_false_and_a_true_one_is_not() -> None:
+def test_texts_of_other_scenes_are_false_and_those_that_leave_out_are_not() -> None:
     rng = random.Random(0)
     for scene in (DOG_LEFT_OF_CAT, LEMON, OWLS):
         for other in _others(scene):
@@ -108,15 +108,12 @@ def test_a_description_of_another_scene_is_certainly_false_and_a_true_one_is_not
                 text = plain_query(other, rng)
                 assert find_fault(text, scene) == fault, scene
                 assert FACTS.tells_another(text, scene.to_json())
-
-
-def test_a_text_that_leaves_something_out_is_not_certainly_false() -> None:
     texts = ["A small dog left of a large cat.", "A dog left of a cat on red.", "A small dog and a large cat on red."]
     texts += ["A large dog left of a small bus on red.", "A large dog, red.", ""]
     assert [text for text in texts if FACTS.tells_another(text, DOG_LEFT_OF_CAT.to_json())] == []
 
 
-def test_strangers() -> None:
+def test_strangers_and_names_of_one_picture_alone() -> None:
     both = [DOG_LEFT_OF_CAT, BEES]
     train = Scene("pair", "red", Thing("train", "small"), Thing("bus", "large"), relation="left")
     shoes = Scene("group", "red", Thing("sneaker", "small"), count="two")
@@ -136,6 +133,13 @@ def test_strangers() -> None:
         ([shoes], "A running shoe.", None),
     ]
     assert [row for row in rows if FACTS.find_stranger(row[1], [scene.to_json() for scene in row[0]]) != row[2]] == []
+    pair, other = DOG_LEFT_OF_CAT.to_json(), BEES.to_json()
+    named = {"A hound on red.": True, "Tabbies everywhere.": True, "Three bees.": False, "Something on red.": False}
+    assert {text: FACTS.names(text, pair, other) for text in named} == named
+    with_dog = Scene("pair", "blue", Thing("dog", "large"), Thing("bus", "large"), relation="above").to_json()
+    assert not FACTS.names("A dog on red.", pair, with_dog)
+    assert FACTS.names("A cat on red.", pair, with_dog)
+    assert FACTS.names("A dog on red.", pair, pair)
 
 
 def test_a_comparison_of_sizes_must_be_shown_by_the_facts() -> None:
@@ -159,13 +163,3 @@ def test_a_comparison_of_sizes_must_be_shown_by_the_facts() -> None:
     ]
     found = {text: FACTS.find_size_fault(text, one.to_json(), other.to_json()) for one, other, text, _ in rows}
     assert found == {text: None if right else "size" for _, _, text, right in rows}
-
-
-def test_names_of_objects_that_only_one_picture_has() -> None:
-    pair, other = DOG_LEFT_OF_CAT.to_json(), BEES.to_json()
-    named = {"A hound on red.": True, "Tabbies everywhere.": True, "Three bees.": False, "Something on red.": False}
-    assert {text: FACTS.names(text, pair, other) for text in named} == named
-    with_dog = Scene("pair", "blue", Thing("dog", "large"), Thing("bus", "large"), relation="above").to_json()
-    assert not FACTS.names("A dog on red.", pair, with_dog)
-    assert FACTS.names("A cat on red.", pair, with_dog)
-    assert FACTS.names("A dog on red.", pair, pair)

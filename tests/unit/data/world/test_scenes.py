@@ -55,14 +55,11 @@ def test_drawings_exist_and_carry_an_official_name() -> None:
     assert not [concept.name for concept in OBJECTS if not _is_official(concept)]
 
 
-def test_there_are_enough_words_in_every_tier_and_none_means_two_things() -> None:
+def test_words_mean_one_thing_and_are_found_whole() -> None:
     assert len(OBJECTS) >= 120
     assert all(len(list(load_lexicon().tier_words(tier))) >= 40 for tier in TIERS)
     words = Counter(word for tier in TIERS for word in load_lexicon().tier_words(tier))
     assert [word for word, count in words.items() if count > 1] == []
-
-
-def test_words_are_found_whole_in_singular_and_plural() -> None:
     assert plural("mouse") == "mice"
     assert word_pattern("pup").search("two pups_left")
     assert not word_pattern("pup").search("a puppet")
@@ -96,15 +93,12 @@ def splits() -> dict[str, list[Scene]]:
     return dict(found)
 
 
-def test_counts_and_seed(splits: dict[str, list[Scene]]) -> None:
+def test_splits_have_their_counts_and_seed_and_share_no_scene(splits: dict[str, list[Scene]]) -> None:
     assert {split: len(scenes) for split, scenes in splits.items()} == NUMBERS
     again = [scene for split, scene in draw_scenes(0, NUMBERS) if split == "val"]
     other = [scene for split, scene in draw_scenes(1, NUMBERS) if split == "val"]
     assert again == splits["val"]
     assert other != splits["val"]
-
-
-def test_no_two_splits_share_a_scene(splits: dict[str, list[Scene]]) -> None:
     facts = {split: {scene.canonical() for scene in scenes} for split, scenes in splits.items()}
     assert not facts["train"] & facts["test"]
     assert not facts["train"] & facts["val"]
@@ -161,9 +155,14 @@ def _pair(relation: str) -> Scene:
     return Scene("pair", "blue", Thing("lemon", "large"), Thing("bomb", "large"), relation=relation)
 
 
-def test_same_seed_same_bytes_and_other_seed_moves() -> None:
+def test_drawings_follow_their_seed_and_relations_place_the_first_thing() -> None:
     assert draw(_pair("left"), "a") == draw(_pair("left"), "a")
     assert len({draw(_pair("left"), seed) for seed in SEEDS}) > 1
+    for seed in SEEDS:
+        for axis, (relation, opposite) in enumerate((("left", "right"), ("above", "below"))):
+            before = _yellow_centre(draw(_pair(relation), seed))[axis]
+            after = _yellow_centre(draw(_pair(opposite), seed))[axis]
+            assert before < CANVAS / 2 < after, (relation, seed)
 
 
 def test_corners_sizes_and_numbers() -> None:
@@ -185,14 +184,6 @@ def _yellow_centre(raw: bytes) -> tuple[float, float]:
     pixels = _pixels(raw).astype(int)
     y, x = np.nonzero((pixels[..., 0] > 180) & (pixels[..., 1] > 140) & (pixels[..., 2] < 120))
     return float(x.mean()), float(y.mean())
-
-
-def test_relations_place_the_first_thing() -> None:
-    for seed in SEEDS:
-        for axis, (relation, opposite) in enumerate((("left", "right"), ("above", "below"))):
-            before = _yellow_centre(draw(_pair(relation), seed))[axis]
-            after = _yellow_centre(draw(_pair(opposite), seed))[axis]
-            assert before < CANVAS / 2 < after, (relation, seed)
 
 
 def test_every_colour_is_a_background_and_every_object_has_artwork() -> None:

@@ -207,22 +207,16 @@ def test_true_differences_are_true_and_false_ones_false() -> None:
         assert min(true.index("first"), true.index("second")) == true.index(answer)
 
 
-def test_rows_need_scenes_that_differ() -> None:
+def test_differences_need_scenes_that_differ() -> None:
     one = Scene("single", "red", Thing("dog", "small"), position="center")
     assert comparison_rows([], random.Random(0)) == []
     assert comparison_rows([("a", one), ("b", one)], random.Random(0)) == []
-
-
-def test_the_size_of_a_group_is_not_compared() -> None:
     group = Scene("group", "red", Thing("dog", "small"), count="three")
     large = Scene("single", "red", Thing("dog", "large"), position="center")
     small = Scene("single", "red", Thing("dog", "small"), position="center")
     assert contrast("size", large, group, random.Random(0)) is None
     assert contrast("size", large, small, random.Random(0)) == ("dog", "dog")
     assert contrast("size", small, large, random.Random(0)) is None
-
-
-def test_a_difference_by_hand() -> None:
     texts = {difference_text("background", ("red", "blue"), random.Random(seed), "second") for seed in range(9)}
     frames = (
         "Of the two pictures, the {} is on red and the {} is on blue.",

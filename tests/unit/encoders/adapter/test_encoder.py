@@ -24,7 +24,9 @@ from components.encoders.adapter.weights import load_weights
 from tests.conftest import TINY
 
 
-def test_saving_keeps_features_sidecar_and_the_order_of_texts(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
+def test_saving_keeps_features_and_a_sidecar_of_format_1_is_read(
+    tiny_encoder: Encoder, tmp_path: Path, png: Any
+) -> None:
     sidecar = tiny_encoder.save(tmp_path / "encoder")
     loaded = Encoder.load(tmp_path / "encoder")
     assert loaded.sidecar == sidecar
@@ -34,10 +36,6 @@ def test_saving_keeps_features_sidecar_and_the_order_of_texts(tiny_encoder: Enco
     np.testing.assert_array_equal(loaded.embed_images(images), tiny_encoder.embed_images(images))
     each = np.concatenate([loaded.embed_texts([text]) for text in texts])
     np.testing.assert_allclose(loaded.embed_texts(texts, batch_size=2), each, atol=1e-6)
-
-
-def test_a_sidecar_of_format_1_is_read(tiny_encoder: Encoder, tmp_path: Path) -> None:
-    sidecar = tiny_encoder.save(tmp_path / "encoder")
     content = json.loads((tmp_path / "encoder" / "encoder.json").read_text())
     old = {key: content[key] for key in ("name", "model", "architecture", "quick_gelu", "embed_dim", "method")}
     old |= {"format": 1, "context_length": 24, "image_size": 16, "weights_sha256": sidecar.weights_sha256}
@@ -70,7 +68,7 @@ def test_texts_tokenized_ahead_keep_their_order(tiny_encoder: Encoder, monkeypat
     assert tiny_encoder.embed_texts([]).shape == (0, 16)
 
 
-def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(tiny_encoder: Encoder) -> None:
+def test_raw_and_mixed_vectors_have_the_directions_of_unit_ones(tiny_encoder: Encoder, png: Any) -> None:
     for raw, unit in (
         (tiny_encoder.raw_texts(TEXTS), tiny_encoder.embed_texts(TEXTS)),
         (tiny_encoder.raw_pixels(PIXELS), tiny_encoder.embed_pixels(PIXELS)),
@@ -78,9 +76,6 @@ def test_raw_features_have_the_directions_of_unit_ones_and_lengths_of_their_own(
         directions, lengths = unit_rows(raw)
         np.testing.assert_allclose(directions, unit, atol=1e-6)
         assert lengths[0] != pytest.approx(lengths[1], rel=1e-4)
-
-
-def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_encoder: Encoder, png: Any) -> None:
     images = [png((250, 0, 0)), png((0, 90, 250))]
 
     def embedded() -> list[Vectors]:
@@ -95,9 +90,7 @@ def test_in_mixed_precision_vectors_are_float32_near_and_of_length_one(tiny_enco
         assert (vectors * wanted).sum(axis=1).min() > 0.999
 
 
-def test_image_tower_hash_follows_weights_heads_and_activation_not_the_text_tower(
-    tiny_encoder: Encoder,
-) -> None:
+def test_image_tower_hash_follows_weights_heads_and_activation_not_the_text_tower(tiny_encoder: Encoder) -> None:
     before = tiny_encoder.image_tower_hash()
     tiny_encoder.model.positional_embedding.data += 1
     assert tiny_encoder.image_tower_hash() == before

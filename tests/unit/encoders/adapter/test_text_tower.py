@@ -126,10 +126,14 @@ def test_in_mixed_precision_shapes_repeat_and_features_stay(lengths: list[int]) 
     assert torch.nn.functional.cosine_similarity(plain, mixed.float()).min() > 0.99
 
 
-def test_layer_scale_is_applied_and_tokens_after_the_end_token_change_nothing() -> None:
+def test_only_plain_towers_are_packed_with_layer_scale_and_no_later_tokens() -> None:
     tower, tokens = _tower(ls_init_value=0.3), _tokens([3, 12, 7])
     assert torch.allclose(_packed(tower, tokens), tower(tokens), atol=1e-5)
     assert torch.equal(_packed(tower, tokens), _packed(tower, _tokens([3, 12, 7], filler=5)))
+    tokens = _tokens([3])
+    assert can_pack(_tower(), tokens)
+    assert not can_pack(_tower(), tokens.to("meta"))
+    assert not can_pack(_tower(qk_norm=True), tokens)
 
 
 def test_gradients_do_not_depend_on_chance() -> None:
@@ -141,10 +145,3 @@ def test_gradients_do_not_depend_on_chance() -> None:
     finally:
         torch.set_num_threads(threads)
     assert not [name for name in first if not torch.equal(first[name], second[name])]
-
-
-def test_only_plain_towers_are_packed_and_not_on_a_gpu() -> None:
-    tokens = _tokens([3])
-    assert can_pack(_tower(), tokens)
-    assert not can_pack(_tower(), tokens.to("meta"))
-    assert not can_pack(_tower(qk_norm=True), tokens)

@@ -36,7 +36,7 @@ def _kinds(language_folders: dict[str, Path]) -> list[Tokenizer]:
     return [ClipTokenizer(24), *(HuggingFaceTokenizer(folder, 24) for folder in language_folders.values())]
 
 
-def test_long_texts_are_cut_and_keep_their_end_token(language_folders: dict[str, Path]) -> None:
+def test_long_texts_keep_their_end_and_many_have_the_tokens_of_each(language_folders: dict[str, Path]) -> None:
     clip, texts = ClipTokenizer(24), ["word " * 100, "word"]
     tokens = clip(texts)
     assert tokens.shape == (2, 24)
@@ -49,6 +49,9 @@ def test_long_texts_are_cut_and_keep_their_end_token(language_folders: dict[str,
         assert tokens[0, -1] == tokens[1, 2]
         assert tokens[1, 3:].tolist() == [pad] * 3
         assert tokenizer.lengths(tokens).tolist() == [6, 3]
+    texts = ["a dog", "hats", "two small hats"] * 700
+    for tokenizer in _kinds(language_folders):
+        np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
 
 
 @given(texts=st.lists(st.text(alphabet="ado g\n<", max_size=60), max_size=5))
@@ -63,12 +66,6 @@ def test_only_padding_follows_the_end_of_a_text(language_folders: dict[str, Path
             assert 2 <= length <= 24
             assert len(set(row[length:].tolist())) <= 1
         assert trimmed(tokens, lengths).shape == (len(texts), max(lengths, default=1))
-
-
-def test_many_texts_have_the_tokens_of_each_by_itself(language_folders: dict[str, Path]) -> None:
-    texts = ["a dog", "hats", "two small hats"] * 700
-    for tokenizer in _kinds(language_folders):
-        np.testing.assert_array_equal(tokenizer(texts), np.tile(tokenizer(texts[:3]), (700, 1)))
 
 
 def test_special_tokens_are_letters_and_its_own_limit_counts(language_folders: dict[str, Path], tmp_path: Path) -> None:
@@ -144,7 +141,7 @@ def test_damaged_pictures_bombs_and_pixels_without_a_known_range_are_refused() -
             Preparation(size=16).decode([picture], ["x.tif"])
 
 
-def test_a_picture_is_turned_by_its_orientation_as_open_clip_would_prepare_the_turned_one() -> None:
+def test_pictures_are_turned_and_grey_of_16_and_12_bits_becomes_8() -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     picture = encoded(_noise(20, 40), exif=exif)
@@ -152,10 +149,6 @@ def test_a_picture_is_turned_by_its_orientation_as_open_clip_would_prepare_the_t
     assert opened.getexif()[0x0112] == 6
     wanted = open_clip.image_transform(16, is_train=False)(ImageOps.exif_transpose(opened))
     torch.testing.assert_close(_input([picture], Preparation(size=16)), wanted, atol=1e-6, rtol=0)
-
-
-def test_16_and_12_bits_of_grey_become_8() -> None:
-    """0 stays black, the largest value is white, and each step of 257 of 65,535 is one of 8 bits."""
     grey = np.arange(256, dtype=np.uint16).reshape(16, 16)
     between = Image.fromarray(np.full((16, 16), 100 * 257 + 100, dtype=np.uint16))
     for kind in ("PNG", "TIFF"):
@@ -173,12 +166,7 @@ def _roberta_base(folder: Path) -> dict[str, Any]:
     """The published roberta-ViT-B-32, made tiny."""
     published = open_clip.get_model_config("roberta-ViT-B-32")
     files = {"hf_model_name": str(folder), "hf_tokenizer_name": str(folder), "context_length": 24}
-    return {
-        **published,
-        "embed_dim": 16,
-        "vision_cfg": VISION,
-        "text_cfg": {**published["text_cfg"], **files},
-    }
+    return {**published, "embed_dim": 16, "vision_cfg": VISION, "text_cfg": {**published["text_cfg"], **files}}
 
 
 def test_a_roberta_base_is_loaded_without_its_source(language_folders: dict[str, Path], tmp_path: Path) -> None:
@@ -195,7 +183,9 @@ def test_a_roberta_base_is_loaded_without_its_source(language_folders: dict[str,
     assert torch.equal(encoder.model.encode_text(tokens), encoder.model.encode_text(tokens))
 
 
-def test_a_model_file_may_name_a_folder_next_to_it_and_a_broken_one_is_named(language_folders: dict[str, Path]) -> None:
+def test_a_model_file_may_name_a_folder_beside_it_and_others_are_refused(
+    language_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = language_folders["roberta"]
     config = _roberta_base(folder)
     config["text_cfg"] |= {"hf_model_name": folder.name, "hf_tokenizer_name": folder.name}
@@ -207,9 +197,6 @@ def test_a_model_file_may_name_a_folder_next_to_it_and_a_broken_one_is_named(lan
     path.write_text("{}")
     with pytest.raises(InputError, match=r"small-roberta\.json is not an open_clip configuration"):
         model_config(str(path))
-
-
-def test_models_that_cannot_be_trained_here_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     text = TINY["text_cfg"]
     for config, refusal in (

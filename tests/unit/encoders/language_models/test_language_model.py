@@ -219,14 +219,11 @@ def test_weights_and_chat_template_make_the_revision(folder: Path) -> None:
     assert [change for change in same if revision_with(*change) != before] == []
 
 
-def test_a_name_is_known_by_the_commit_in_the_cache_or_the_one_asked_for(hub: Path) -> None:
+def test_names_are_known_by_commits_and_missing_weights_named(hub: Path, tmp_path: Path) -> None:
     cached = find_weights("org/name")
     assert (cached.label, cached.commit) == (f"org/name@{COMMIT}", COMMIT)
     named = find_weights("org/other", "v1.0")
     assert (named.label, named.commit) == ("org/other@v1.0", "v1.0")
-
-
-def test_missing_weights_are_named_with_the_fix(hub: Path, tmp_path: Path) -> None:
     for name, message in (
         ("org/other", r"org/other is neither a folder nor .* run `hf download org/other`"),
         (f"{tmp_path}/models/student", r"model folder .*models/student is missing: make it"),

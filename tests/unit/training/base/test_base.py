@@ -69,24 +69,26 @@ def base_of(raw_params: dict[str, Any], tmp_path: Path) -> Make:
     return make
 
 
-def test_an_encoder_folder_is_copied_with_its_features(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
-    tiny_encoder.save(tmp_path / "given")
-    loaded = base_of(source="file", file=str(tmp_path / "given"))
-    assert loaded.sidecar.name == "base"
-    np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
-
-
-def test_another_models_files_are_refused(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
+def test_encoder_folders_and_published_files_become_bases(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
     tiny_encoder.save(tmp_path / "given")
     with pytest.raises(InputError, match="does not fit the model"):
         base_of(source="file", file=str(tmp_path / "given" / "encoder.safetensors"))
     with pytest.raises(InputError, match=r"has neither .* nor encoder\.json: name an export"):
         base_of(source="file", model="any", file=str(tmp_path))
+    copied = base_of(source="file", file=str(tmp_path / "given"))
+    torch.save({"state_dict": tiny_encoder.model.state_dict()}, tmp_path / "author.pt")
+    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
+    published = base_of(source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
+    assert (copied.sidecar.name, published.sidecar.model, published.sidecar.method) == (
+        "base",
+        "tiny",
+        "file:author.pt",
+    )
+    for loaded in (copied, published):
+        np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
-def test_published_weights_are_bases_with_the_activation_they_learned_with(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_published_weights_are_bases_with_the_activation_they_learned_with(caplog: pytest.LogCaptureFixture) -> None:
     rows = [facts_of(name, tag) for name, tag in open_clip.list_pretrained()]
     assert [row for row in rows if not row["accepted"]] == []
     for row in rows:
@@ -117,15 +119,6 @@ def test_bases_that_documents_name_are_known(named: str, raw_params: dict[str, A
         assert timm.is_model(config["vision_cfg"]["timm_model_name"])
     else:
         assert published_weights(base.model, str(base.pretrained)).model == base.model
-
-
-def test_a_published_file_becomes_an_encoder(tiny_encoder: Encoder, tmp_path: Path, base_of: Make) -> None:
-    torch.save({"state_dict": tiny_encoder.model.state_dict()}, tmp_path / "author.pt")
-    (tmp_path / "tiny.json").write_text(json.dumps(TINY))
-    loaded = base_of(source="file", model=str(tmp_path / "tiny.json"), file=str(tmp_path / "author.pt"))
-    assert loaded.sidecar.model == "tiny"
-    assert loaded.sidecar.method == "file:author.pt"
-    np.testing.assert_array_equal(loaded.embed_texts(["a dog"]), tiny_encoder.embed_texts(["a dog"]))
 
 
 @pytest.mark.parametrize(
@@ -166,12 +159,7 @@ def _as_hub(folder: Path, home: Path) -> None:
 
 @pytest.mark.parametrize("source", ["local-dir", "folder", "file", "hf-hub"])
 def test_a_folder_of_open_clip_becomes_a_base_with_its_preparation(
-    source: str,
-    exported: Path,
-    tiny_encoder: Encoder,
-    tmp_path: Path,
-    base_of: Make,
-    monkeypatch: pytest.MonkeyPatch,
+    source: str, exported: Path, tiny_encoder: Encoder, tmp_path: Path, base_of: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _as_hub(exported, tmp_path / "home")
     # They are read from HF_HOME and HF_HUB_OFFLINE when the library is imported.
@@ -369,10 +357,7 @@ def _without(folder: Path, tensor: str) -> None:
             lambda at: (write_gemma_tokenizer(at.parent, 512), _configure(at, text={"hf_tokenizer_name": ".."})),
             r"text_cfg.hf_tokenizer_name names '\.\.' outside its folder: copy the files there",
         ),
-        (
-            {"text": {"vocab_size": 1000}},
-            "tokenizer of 'exported' has ids up to 49407, its text tower has 1000 emb",
-        ),
+        ({"text": {"vocab_size": 1000}}, "tokenizer of 'exported' has ids up to 49407, its text tower has 1000 emb"),
         ({"text": {"layers": 3}}, f"{WEIGHTS} does not fit the model"),
         ({"text": {"width": 64}}, "does not fit the model .*size mismatch"),
         ({"text": {"heads": 3}}, "does not know this configuration .*divisible by num_heads"),

@@ -63,15 +63,12 @@ SCENES = [
 ]
 
 
-def test_labels_are_the_objects_of_each_picture_and_their_places(tmp_path: Path) -> None:
+def test_labels_are_the_objects_of_drawn_pictures_and_their_places(tmp_path: Path) -> None:
     write_pairs(tmp_path, [scene.to_json() for scene in SCENES])
     labels = scene_labels(tmp_path / "train.parquet")
     assert labels[SHOWN].shape == (2, len(NAMES))
     assert [np.flatnonzero(row).tolist() for row in labels[SHOWN]] == [[0, 3], [3]]
     assert labels[PLACES].tolist() == [[1, 4, 0, 0], [0, 0, 0, 0]]
-
-
-def test_pictures_that_were_not_drawn_have_no_labels(tmp_path: Path) -> None:
     write_pairs(tmp_path, [SCENES[0].to_json(), None])
     assert scene_labels(tmp_path / "train.parquet") == {}
 
@@ -168,7 +165,7 @@ def test_another_recipe_or_damaged_weights_are_refused(trained: Settings, tmp_pa
         load(trained)
 
 
-def test_the_repositorys_base_has_the_recipe_of_params_yaml() -> None:
+def test_the_repositorys_base_has_the_recipe_and_captions_of_params_yaml() -> None:
     settings = load_settings(ASSETS.parents[3] / "params.yaml")
     assert settings.base.source == "shipped"
     record, folder = read_shipped(settings.base.model), ASSETS / settings.base.model
@@ -180,10 +177,6 @@ def test_the_repositorys_base_has_the_recipe_of_params_yaml() -> None:
     assert {value.dtype for value in load_file(folder / WEIGHTS).values()} == {torch.bfloat16}
     assert sum(file.stat().st_size for file in folder.iterdir()) < 16_000_000
     assert {file.name for file in folder.iterdir()} == {WEIGHTS, RECORD}
-
-
-def test_the_repositorys_base_was_trained_on_the_captions_that_prepare_writes() -> None:
-    settings = load_settings(ASSETS.parents[3] / "params.yaml")
     prepare, seed, counts = settings.prepare, settings.dataset.seed, settings.prepare.counts
     drawn = draw_scenes(seed, {"train": counts.train, "val": counts.val, "test": counts.test})
     captions = [

@@ -229,9 +229,7 @@ def test_only_one_micro_batch_has_a_graph_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("micro_batch", [None, 3])
-def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses(
-    micro_batch: int | None,
-) -> None:
+def test_training_reports_losses_and_tokens_and_evaluation_the_same_losses(micro_batch: int | None) -> None:
     model, batch = toy_model(), toy_batch(range(6))
     found = evaluate(toy_objective(model, micro_batch), batch)
     assert all(weights.grad is None for weights in model.parameters())

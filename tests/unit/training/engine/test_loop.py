@@ -79,16 +79,13 @@ def test_steps_reports_and_rates_are_those_of_the_plan(epochs: int, count: int, 
     assert [step.lr for step in seen] == pytest.approx([0.01 * 0.5 ** ((s.number - 1) // per_epoch) for s in seen])
 
 
-def test_a_report_has_the_losses_and_the_logit_scale_of_its_step() -> None:
+def test_reports_have_losses_and_validation_comes_every_few_steps(tmp_path: Path) -> None:
     seen: list[Step] = []
     model = toy_model()
     fit(toy_run(model, report=seen.append))
     assert list(seen[-1].losses) == ["l1", "l2"]
     assert seen[-1].logit_scale == pytest.approx(float(model.logit_scale.detach().exp()))
     assert sum(seen[0].losses.values()) != sum(seen[-1].losses.values())
-
-
-def test_validation_comes_every_few_steps_and_at_the_end_and_checkpoints_not_at_the_end(tmp_path: Path) -> None:
     steps: list[int] = []
     for every in (4, None):
         options = {"validate_every": every, "checkpoint_every": 5}
@@ -193,7 +190,7 @@ def test_without_checkpoints_nothing_is_saved_or_resumed() -> None:
     assert (state.step, state.best) == (1, 1.0)
 
 
-def test_another_global_batch_share_of_the_data_or_step_of_a_rank_is_refused(tmp_path: Path) -> None:
+def test_ranks_and_tables_go_on_from_their_own_cursor_or_are_refused(tmp_path: Path) -> None:
     _state(tmp_path / "batch")[0].save()
     with pytest.raises(InputError, match="step 0 has global batch 8, this run 16: keep the batch size"):
         _state(tmp_path / "batch", batch_size=16)[0].resume()
@@ -202,9 +199,6 @@ def test_another_global_batch_share_of_the_data_or_step_of_a_rank_is_refused(tmp
         _state(tmp_path / "share", source=SHARDS | {"ranks": "1"})[0].resume()
     with pytest.raises(InputError, match=r"different steps \(0 and 50\): make train.checkpoint_dir a folder that all"):
         _state(tmp_path / "batch", world=Ranks(0, 2, apart=50))[0].resume()
-
-
-def test_each_rank_goes_on_from_its_own_cursor(tmp_path: Path) -> None:
     state, _, _ = _state(tmp_path, source=SHARDS, world=Ranks(0, 2, apart=100))
     state.advance(7)
     state.save()

@@ -32,20 +32,28 @@ def _factors(per_epoch: int, epochs: int, **plan: Any) -> list[float]:
     return [rate_factor(optimisation, step, per_epoch) for step in range(per_epoch * epochs)]
 
 
-def test_warm_up_is_linear_and_cosine_ends_near_zero() -> None:
+def test_rates_warm_up_and_follow_their_schedule() -> None:
     factors = _factors(11, 10, warmup_steps=10)
     assert factors[:3] == pytest.approx([0.1, 0.2, 0.3])
     assert factors[9] == factors[10] == 1.0
     assert factors[60] == pytest.approx(0.5)
     assert 0 < factors[-1] < 0.001
     assert all(later <= earlier for earlier, later in pairwise(factors[10:]))
-
-
-def test_constant_and_exponential_rates_count_their_warm_up() -> None:
     assert set(_factors(5, 4, schedule="constant")) == {1.0}
     assert _factors(4, 1, schedule="constant", warmup_steps=2) == [0.5, 1.0, 1.0, 1.0]
     rates = _factors(2, 3, schedule="exponential", gamma=0.5, warmup_steps=3)
     assert rates == pytest.approx([1 / 3, 2 / 3, 1, 0.5, 0.25, 0.25])
+    run = toy_run(toy_model(), {"lr": 0.2, "warmup_steps": 2, "schedule": "constant"})
+    stepper = _stepper(run)
+    rates = []
+    for _ in range(3):
+        before = weights_of(run.model)["text_projection"]
+        rates.append(stepper.step([FIRST], Meter("cpu")).lr)
+        moved = (weights_of(run.model)["text_projection"] - before).abs().max()
+        # AdamW moves no weight by more than about the learning rate.
+        assert rates[-1] * 0.5 < moved < rates[-1] * 1.5
+        stepper.state.advance(0)
+    assert rates == pytest.approx([0.1, 0.2, 0.2])
 
 
 FIRST, SECOND = toy_batch(range(4)), toy_batch(range(4, 8))
@@ -63,12 +71,19 @@ def _gradient(model: Any) -> Tensor:
     return torch.cat([weights.grad.flatten() for weights in trained(model).values() if weights.grad is not None])
 
 
-def test_a_large_gradient_is_clipped_and_its_norm_reported() -> None:
+def test_clipped_and_accumulated_gradients_are_as_reported() -> None:
     plain, clipped = toy_model(), toy_model()
     norm = _step(plain).gradient_norm
     assert norm == pytest.approx(float(_gradient(plain).norm()), rel=1e-5)
     assert _step(clipped, {"clip_gradient": norm / 10}).gradient_norm == pytest.approx(norm, rel=1e-5)
     torch.testing.assert_close(_gradient(clipped), _gradient(plain) / 10, rtol=1e-3, atol=1e-7)
+    gradients = []
+    for batches in ([FIRST], [SECOND], [FIRST, SECOND]):
+        model = toy_model()
+        norm = _stepper(toy_run(model, {"accumulate": len(batches)})).step(batches, Meter("cpu")).gradient_norm
+        gradients.append(_gradient(model))
+        assert norm == pytest.approx(float(gradients[-1].norm()), rel=1e-5)
+    torch.testing.assert_close(gradients[2], (gradients[0] + gradients[1]) / 2, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("push", "bound"), [(1.0, math.log(100)), (-1.0, 0.0)])
@@ -110,30 +125,6 @@ def test_some_parameters_learn_at_a_rate_of_their_own() -> None:
         wanted = 0.01 * next((rate for start, rate in rates.items() if name.startswith(start)), 1.0)
         assert distance == pytest.approx(wanted, rel=0.02) or distance == 0, name
     assert moved["logit_scale"] == pytest.approx(0.03, rel=0.02)
-
-
-def test_the_learning_rate_follows_the_schedule() -> None:
-    run = toy_run(toy_model(), {"lr": 0.2, "warmup_steps": 2, "schedule": "constant"})
-    stepper = _stepper(run)
-    rates = []
-    for _ in range(3):
-        before = weights_of(run.model)["text_projection"]
-        rates.append(stepper.step([FIRST], Meter("cpu")).lr)
-        moved = (weights_of(run.model)["text_projection"] - before).abs().max()
-        # AdamW moves no weight by more than about the learning rate.
-        assert rates[-1] * 0.5 < moved < rates[-1] * 1.5
-        stepper.state.advance(0)
-    assert rates == pytest.approx([0.1, 0.2, 0.2])
-
-
-def test_accumulated_batches_make_one_step_of_their_mean_gradient() -> None:
-    gradients = []
-    for batches in ([FIRST], [SECOND], [FIRST, SECOND]):
-        model = toy_model()
-        norm = _stepper(toy_run(model, {"accumulate": len(batches)})).step(batches, Meter("cpu")).gradient_norm
-        gradients.append(_gradient(model))
-        assert norm == pytest.approx(float(gradients[-1].norm()), rel=1e-5)
-    torch.testing.assert_close(gradients[2], (gradients[0] + gradients[1]) / 2, rtol=1e-4, atol=1e-6)
 
 
 def _not_finite(features: Features) -> dict[str, Tensor]:

@@ -41,14 +41,11 @@ from tests.unit.training.methods.examples import (
 )
 
 
-def test_every_text_of_a_row_is_as_likely() -> None:
+def test_every_text_is_as_likely_and_the_last_layer_norm_frozen() -> None:
     method = LACLIP.read({"rewrites": ["rewrite", "paraphrase_1", "paraphrase_2"]})
     (drawn,) = method.columns - {"image"}
     texts = ("caption", "rewrite", "paraphrase_1", "paraphrase_2")
     assert method.column_mixture == {drawn: dict.fromkeys(texts, 0.25)}
-
-
-def test_only_the_last_layer_norm_of_the_text_side_is_frozen() -> None:
     torch.manual_seed(0)
     model = Encoder.create("base", "tiny", TINY, "test").model
     trained = set(NEGATION_CLIP.read({}).freeze(model))
@@ -202,12 +199,9 @@ def test_pc_clips_mse_is_of_squared_distances_to_differences_of_any_length(proto
     assert found == pytest.approx({"mse": expected})
 
 
-def test_antisymmetric_adds_reversed_differences_as_negatives_of_texts() -> None:
+def test_antisymmetric_differences_are_negatives_and_pull_to_the_right_side() -> None:
     expected = (picking(TEXT, DIRECTION, -DIRECTION, scale=1) + picking(DIRECTION, TEXT, scale=1)) / 2
     assert _loss(antisymmetric=True) == pytest.approx(expected)
-
-
-def test_antisymmetric_pulls_a_single_pairs_text_to_the_right_side() -> None:
     image, other, text = (torch.tensor([row], dtype=torch.float64) for row in ([1.0, 0.0], [0.0, 1.0], [0.0, 1.0]))
     text.requires_grad_()
     features = as_features({"image": image, "other_image": other, "difference": text})

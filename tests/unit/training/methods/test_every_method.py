@@ -59,17 +59,16 @@ def _total(entry: dict[str, Any], columns: dict[str, Tensor], *rank: int, **fact
     return torch.stack(list(_losses(entry, columns, *rank, **facts).values())).sum()
 
 
-def test_losses_have_their_golden_values() -> None:
+def test_params_yaml_trains_every_method_and_losses_have_their_golden_values(settings: Settings) -> None:
     golden, found = json.loads(GOLDEN.read_text("utf-8")), golden_losses()
     assert set(golden) == set(CASES)
     for name, losses in found.items():
         # The projection basis is made in float32.
         assert losses == pytest.approx(golden[name], abs=1e-5), name
-
-
-def test_params_yaml_trains_every_method_and_evaluates_only_what_exists(settings: Settings) -> None:
     assert {entry["method"] for entry in settings.methods.values()} == set(method_names())
     assert set(settings.compare_encoders) <= {"base", *settings.methods}
+    ignoring = [name for name in method_names() if not find_method(name).read({}).weighted]
+    assert ignoring == ["joint", "leaf", "pc_clip", "read_clip", "semclip"]
 
 
 def test_no_method_imports_torch_for_its_settings() -> None:
@@ -79,11 +78,6 @@ def test_no_method_imports_torch_for_its_settings() -> None:
         "sys.exit(str(sys.modules.keys() & {'torch', 'open_clip', 'transformers', 'peft'} or 0))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).stderr == b"0\n"
-
-
-def test_methods_that_ignore_weights_are_listed() -> None:
-    ignoring = [name for name in method_names() if not find_method(name).read({}).weighted]
-    assert ignoring == ["joint", "leaf", "pc_clip", "read_clip", "semclip"]
 
 
 @every_entry
@@ -155,13 +149,19 @@ def test_defaults_are_the_papers(name: str) -> None:
     assert method.warnings() == []
 
 
-def test_a_number_out_of_bounds_is_refused_by_its_key() -> None:
+def test_wrong_numbers_and_encoders_are_refused_by_name(tiny_encoder: Encoder) -> None:
     values = {"lr": math.nan, "batch_size": 0, "gamma": 1.5, "weight_ensemble": -0.1, "terms": []}
     for key, value in values.items():
         with pytest.raises(InputError, match=rf"^params\.yaml: key 'methods\.mine\.{key}': "):
             find_method("paraclip").read({key: value}, "mine")
     with pytest.raises(InputError, match=r"key 'methods\.mine\.parts\.paraclip\.weight': "):
         find_method("joint").read({"parts": {"paraclip": {"weight": math.nan}}}, "mine")
+
+    class Adapter(Paraclip):
+        trainable = (r"^adapter\.",)
+
+    with pytest.raises(InputError, match="which this encoder does not have"):
+        Adapter.read({}).freeze(tiny_encoder.model)
 
 
 @every_variant
@@ -234,11 +234,3 @@ def test_freezing_leaves_exactly_the_declared_parameters(name: str) -> None:
     assert any(key.startswith("visual.") for key in trained) == (method.settings.image_tower != "frozen")
     for key, parameter in model.named_parameters():
         assert parameter.requires_grad == (key in trained), key
-
-
-def test_a_method_that_does_not_fit_the_encoder_is_refused(tiny_encoder: Encoder) -> None:
-    class Adapter(Paraclip):
-        trainable = (r"^adapter\.",)
-
-    with pytest.raises(InputError, match="which this encoder does not have"):
-        Adapter.read({}).freeze(tiny_encoder.model)

@@ -55,22 +55,16 @@ def test_a_misspelt_text_is_one_edit_from_the_text(text: str, data: st.DataObjec
     assert _edits(text, misspelt(text, place, character)) <= 1
 
 
-def test_places_are_between_characters_or_one_of_them_and_released_repeats_no_character() -> None:
+def test_misspelt_places_are_by_hand_and_errors_that_spell_a_word_refused(tiny_encoder: Encoder) -> None:
     assert [misspelt("ab", place, "x") for place in range(5)] == ["xab", "xb", "axb", "ax", "abx"]
     assert [misspelt("ab", place, "") for place in range(5)] == ["ab", "b", "ab", "a", "ab"]
     drawn = [(1, "a"), (1, "x"), (2, "a"), (3, ""), (3, "b")]
     assert [edited("ab", place, character) for place, character in drawn] == ["b", "xb", "aab", "a", "a"]
     assert [misspelt("ab", place, character) for place, character in drawn] == ["ab", "xb", "aab", "a", "ab"]
-
-
-def test_an_error_that_spells_a_word_is_refused() -> None:
     assert makes_word("a bat", "a cat")
     assert makes_word("seashore", "sea shore")
     assert not makes_word("a bat", "a bxt")
     assert not makes_word("cat and bat", "cat and btt")
-
-
-def test_allowed_errors_and_tries_differ_as_released(tiny_encoder: Encoder) -> None:
     released, own = (Search(tiny_encoder, METHOD.read({"protocol": name}).settings) for name in ("released", "own"))
     allowed = {"a bxt on the mat": (True, True), "a  bat on the mat": (False, True), "a cat on the mat": (False, False)}
     for changed, expected in (allowed | {"a bat on themat": (True, True)}).items():
@@ -81,7 +75,7 @@ def test_allowed_errors_and_tries_differ_as_released(tiny_encoder: Encoder) -> N
     assert len(released._drawn(draw, [1, 2])) == 50
 
 
-def test_errors_are_one_edit_away_and_far_in_features(tiny_encoder: Encoder) -> None:
+def test_errors_are_near_far_in_features_and_independent_of_the_batch(tiny_encoder: Encoder) -> None:
     torch.manual_seed(0)
     found = _attacked(tiny_encoder, TEXTS)
     assert not set(found) & set(TEXTS)
@@ -96,6 +90,10 @@ def test_errors_are_one_edit_away_and_far_in_features(tiny_encoder: Encoder) -> 
         return float(np.square(clean - wrong).sum())
 
     assert moved(harder) > moved([misspelt(text, 1, "x") for text in TEXTS])
+    torch.manual_seed(4)
+    together = _attacked(tiny_encoder, TEXTS)
+    torch.manual_seed(4)
+    assert _attacked(tiny_encoder, TEXTS[1:]) == together[1:]
 
 
 def test_the_clean_features_are_those_before_training(tiny_encoder: Encoder) -> None:
@@ -106,13 +104,6 @@ def test_the_clean_features_are_those_before_training(tiny_encoder: Encoder) -> 
             weights.add_(0.1)
         found = search({"caption": tokens})
     assert torch.allclose(found.features["clean"], before, atol=1e-5)
-
-
-def test_the_error_of_a_text_does_not_depend_on_the_rest_of_its_batch(tiny_encoder: Encoder) -> None:
-    torch.manual_seed(4)
-    together = _attacked(tiny_encoder, TEXTS)
-    torch.manual_seed(4)
-    assert _attacked(tiny_encoder, TEXTS[1:]) == together[1:]
 
 
 COLUMNS = random_columns(("image", "caption", "hard_negative", "paraphrase_1"))

@@ -76,7 +76,7 @@ def test_a_tower_of_timms_keeps_its_normalisation_of_pixels(image_tower: str) ->
     assert any(name.startswith("visual.trunk.") for name in trained) == (image_tower == "trained")
 
 
-def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
+def test_all_is_new_and_random_also_on_a_language_model(tiny_encoder: Encoder, tmp_path: Path) -> None:
     before = {name: weights.clone() for name, weights in tiny_encoder.model.state_dict().items()}
     tiny_encoder.model.logit_scale.data.fill_(4.0)
     method = SCRATCH.read({})
@@ -87,9 +87,6 @@ def test_everything_is_new_and_everything_trains(tiny_encoder: Encoder) -> None:
     assert not any(weights.ndim > 1 and torch.equal(weights, before[name]) for name, weights in after.items())
     assert float(encoder.model.logit_scale.detach()) == pytest.approx(2.6593, abs=1e-4)
     assert set(method.freeze(encoder.model)) == set(after)
-
-
-def test_a_base_with_a_language_model_can_start_at_random(tmp_path: Path, tiny_encoder: Encoder) -> None:
     base = ADAPTED.read({"strategy": "frozen"}).start(tiny_encoder)
     fresh = SCRATCH.read({"image_tower": "frozen"}).start(base)
     new, old = (encoder.model.text.language.embeddings.word_embeddings.weight for encoder in (fresh, base))
@@ -97,9 +94,6 @@ def test_a_base_with_a_language_model_can_start_at_random(tmp_path: Path, tiny_e
     assert not torch.equal(new, old)
     fresh.save(tmp_path / "fresh")
     assert Encoder.load(tmp_path / "fresh").tokenizer.identity == base.tokenizer.identity
-
-
-def test_a_tower_of_batch_statistics_starts_only_from_published_weights(tiny_encoder: Encoder) -> None:
     resnet = {"image_size": 32, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None}
     config = tiny_encoder.sidecar.architecture | {"vision_cfg": resnet}
     base = Encoder.create("base", "tiny-resnet", config, "clip")
@@ -143,11 +137,8 @@ def test_in_the_second_a_contrast_joins_what_holds_a_trained_image_tower(epoch: 
     assert found == pytest.approx({"infonce": contrast} | _near_base("caption", 0.3))
 
 
-def test_a_single_epoch_of_proclip_contrasts() -> None:
+def test_proclips_second_phase_contrasts_after_a_single_epoch(tiny_encoder: Encoder) -> None:
     assert "infonce" in _losses(COLUMNS, 0, epochs=1)
-
-
-def test_proclips_language_model_is_frozen_and_what_is_on_top_of_it_trains(tiny_encoder: Encoder) -> None:
     for given, inside in (({}, set()), ({"strategy": "alignment", "alignment_layers": 1}, {"alignment_0"})):
         method = PROCLIP.read({"image_tower": "frozen", **given})
         trained = set(method.freeze(method.start(tiny_encoder).model))

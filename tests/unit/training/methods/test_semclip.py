@@ -101,7 +101,7 @@ def test_weights_are_normalised_as_in_equation_7() -> None:
     assert found == pytest.approx({name: weight / 8 * single[name] for name, weight in weights.items()})
 
 
-def test_a_term_of_weight_zero_needs_no_column() -> None:
+def test_an_epoch_visits_rows_and_terms_of_weight_zero_need_no_column() -> None:
     columns = {"contrastive": {"image"}, "paraphrase": {"semclip_paraphrase"}, "negation": {"negation"}}
     for absent in (["negation"], ["paraphrase"], ["paraphrase", "negation"], ["contrastive"]):
         given = {f"{term}_weight": 0 for term in absent}
@@ -109,6 +109,11 @@ def test_a_term_of_weight_zero_needs_no_column() -> None:
         method = METHOD.read(given)
         assert (method.columns, method.rows) == (needed, frozenset())
         losses_of({"method": "semclip", **given}, random_columns(needed))
+    published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
+    whole, negations = (METHOD.read(published | weights) for weights in ({}, {"paraphrase_weight": 0}))
+    assert whole.columns == {"image", "caption", "published_paraphrase", "published_negation"}
+    assert whole.epoch_unit == negations.epoch_unit == "rows"
+    assert METHOD.read({}).epoch_unit == "pairs"
 
 
 def test_the_encoders_scale_is_learned_only_where_it_is_used_and_released_decays_everything() -> None:
@@ -165,14 +170,6 @@ def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, 
     assert method.losses(as_features(rows, extra))["paraphrase"].item() == pytest.approx(1 - cosine)
 
 
-def test_an_epoch_visits_published_texts_row_by_row() -> None:
-    published = {"paraphrase": "published_paraphrase", "negation": "published_negation"}
-    whole, negations = (METHOD.read(published | weights) for weights in ({}, {"paraphrase_weight": 0}))
-    assert whole.columns == {"image", "caption", "published_paraphrase", "published_negation"}
-    assert whole.epoch_unit == negations.epoch_unit == "rows"
-    assert METHOD.read({}).epoch_unit == "pairs"
-
-
 PARTS: dict[str, dict[str, Any]] = {
     "paraclip": {"terms": ["l2"]},
     "semclip": {"weight": 0.5, "contrastive_weight": 0, "n": 3},
@@ -180,7 +177,7 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 
 
-def test_it_is_the_weighted_sum_of_its_parts() -> None:
+def test_it_is_the_weighted_sum_of_its_parts_with_columns_and_tensors_of_all() -> None:
     method = JOINT.read({"parts": PARTS})
     columns = random_columns(method.columns)
     expected = {}
@@ -190,14 +187,13 @@ def test_it_is_the_weighted_sum_of_its_parts() -> None:
             expected[f"{name}/{term}"] = part.get("weight", 1.0) * loss
     assert losses_of({"method": "joint", "parts": PARTS}, columns) == pytest.approx(expected)
     assert set(expected) == {"paraclip/l2", "semclip/paraphrase", "semclip/negation", "pc_clip/mse"}
-
-
-def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
     method = JOINT.read({"parts": {**PARTS, "laclip_ft": {"rewrites": ["rewrite"]}}})
     negated = {"image", "caption", "paraphrase_1", "semclip_paraphrase", "negation", "other_image", "difference"}
     assert method.columns == negated | {"drawn_caption"}
     assert method.rows == {"caption", "paraphrase_1", "paraphrase_2"}
     assert method.column_mixture == {"drawn_caption": {"caption": 0.5, "rewrite": 0.5}}
+    state = JOINT.read({"parts": PARTS}).extra(small_encoder()).state_dict()
+    assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
 
 
 @pytest.mark.parametrize(
@@ -206,11 +202,6 @@ def test_a_batch_has_the_columns_and_rows_of_all_parts() -> None:
 )
 def test_an_epoch_visits_images_once_if_one_part_does(parts: list[str], visits: str) -> None:
     assert JOINT.read({"parts": {part: {} for part in parts}}).epoch_unit == visits
-
-
-def test_parts_keep_their_own_tensors() -> None:
-    state = JOINT.read({"parts": PARTS}).extra(small_encoder()).state_dict()
-    assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
 
 
 def test_defaults_train_paraphrase_negation_and_difference_and_warnings_are_those_of_the_parts() -> None:
@@ -266,7 +257,7 @@ def test_a_part_may_build_the_text_tower_that_all_losses_train(tiny_encoder: Enc
     assert {"lm_text_tower/infonce", "paraclip/l2"} < set(losses)
 
 
-def test_parts_that_need_different_similar_images_are_refused() -> None:
+def test_two_parts_files_are_named_and_different_similar_images_refused(tmp_path: Path) -> None:
     assert JOINT.read({"parts": {"conclip": {}, "negclip": {}}}).neighbours == Neighbours()
     released = {"protocol": "released", "distractor_data": "coco/data"}
     method = JOINT.read({"parts": {"conclip": released, "paraclip": {}}})
@@ -274,9 +265,6 @@ def test_parts_that_need_different_similar_images_are_refused() -> None:
     assert method.files() == {"conclip.distractors": Path("coco/data/embeddings")}
     with pytest.raises(InputError, match="parts conclip and negclip need different similar images"):
         _ = JOINT.read({"parts": {"conclip": released, "negclip": {}}}).neighbours
-
-
-def test_two_parts_language_models_are_both_named(tmp_path: Path) -> None:
     models = {name: tmp_path / name for name in ("lm_text_tower", "read_clip")}
     for folder in models.values():
         folder.mkdir()

@@ -41,11 +41,16 @@ def test_an_epoch_shows_no_group_twice(groups: list[int], batch_size: int, seed:
     assert [row for batch in batches for row in batch] == order[: len(shown)].tolist()
 
 
-def test_every_row_of_a_group_is_drawn_some_time_and_epochs_and_seeds_differ() -> None:
+def test_every_row_is_drawn_some_time_and_an_epoch_visits_what_it_should() -> None:
     sampler, rows = Sampler(np.array([0, 0, 0, 1]), 2, 0), np.arange(50)
     assert {int(row) for epoch in range(40) for batch in sampler.epoch(epoch) for row in batch} == {0, 1, 2, 3}
     orders = {tuple(Sampler(rows, 50, seed).epoch(epoch)[0]) for seed in (0, 1) for epoch in (0, 1)}
     assert len(orders) == 4
+    assert sorted(SHOWN[_visits(groups_of("images", SHOWN, [PAIRS, OTHERS]))]) == [4, 9]
+    assert sorted(PAIRS[_visits(groups_of("pairs", SHOWN, [PAIRS]))]) == [4, 5, 9]
+    assert _visits(groups_of("rows", SHOWN, [PAIRS])) == [0, 1, 2, 3, 4, 5]
+    rows = _visits(groups_of("pairs", SHOWN, [PAIRS, OTHERS]))
+    assert sorted(zip(PAIRS[rows], OTHERS[rows], strict=True)) == [(4, 1), (4, 2), (5, 1), (5, 2), (9, 1)]
 
 
 SHOWN = np.array([4, 4, 4, 9, 9, 4])
@@ -55,14 +60,6 @@ OTHERS = np.array([1, 1, 2, 1, 1, 2])
 
 def _visits(groups: np.ndarray) -> list[int]:  # type: ignore[type-arg]
     return sorted(int(row) for batch in Sampler(groups, 1, 0).epoch(0) for row in batch)
-
-
-def test_an_epoch_visits_every_image_pair_or_row_once() -> None:
-    assert sorted(SHOWN[_visits(groups_of("images", SHOWN, [PAIRS, OTHERS]))]) == [4, 9]
-    assert sorted(PAIRS[_visits(groups_of("pairs", SHOWN, [PAIRS]))]) == [4, 5, 9]
-    assert _visits(groups_of("rows", SHOWN, [PAIRS])) == [0, 1, 2, 3, 4, 5]
-    rows = _visits(groups_of("pairs", SHOWN, [PAIRS, OTHERS]))
-    assert sorted(zip(PAIRS[rows], OTHERS[rows], strict=True)) == [(4, 1), (4, 2), (5, 1), (5, 2), (9, 1)]
 
 
 @given(st.permutations(range(30)), st.integers(0, 5))
@@ -167,7 +164,7 @@ def _drawn(source: TableSource, epoch: int) -> dict[int, int]:
     return found
 
 
-def test_draws_follow_their_shares_and_change_with_the_epoch() -> None:
+def test_draws_follow_their_shares_independently_and_change_with_the_epoch() -> None:
     source = _source(1, columns=frozenset({"drawn"}), draws={"drawn": SHARES})
     epochs = [_drawn(source, epoch) for epoch in range(60)]
     assert epochs[0] != epochs[1]
@@ -177,9 +174,6 @@ def test_draws_follow_their_shares_and_change_with_the_epoch() -> None:
         expected = total * share / sum(SHARES.values())
         # Five standard deviations of a binomial count.
         assert abs(counts[place] - expected) < 5 * np.sqrt(expected)
-
-
-def test_two_draws_are_independent_and_a_share_of_nothing_is_never_drawn() -> None:
     both = {"drawn": SHARES, "also": SHARES}
     batches = list(_source(columns=frozenset(both), draws=both).epoch(0))
     one, other = (np.concatenate([batch.tokens[name][:, 1] for batch in batches]) for name in both)

@@ -87,9 +87,7 @@ def _numbers(batches: list[Batch]) -> list[int]:
     return [int(name.rpartition("/s")[2]) for batch in batches for name in batch.ids]
 
 
-def test_a_batch_matches_ids_texts_and_pixels_and_a_column_unread_costs_nothing(
-    tmp_path: Path,
-) -> None:
+def test_a_batch_matches_ids_texts_and_pixels_and_a_column_unread_costs_nothing(tmp_path: Path) -> None:
     texts = {"caption": "txt", "rewrite": "json:rewrite"}
     source = _source(make_shards(tmp_path, 2, 8), columns=texts, max_error_share=0.0)
     batch, *others = source.epoch(0)
@@ -177,9 +175,7 @@ def test_errors_are_counted_by_reason_and_logged_safely(tmp_path: Path, caplog: 
     assert r"002.tar: sample '../a\x1b[2J' is left out: unsafe name" in caplog.text
 
 
-def test_too_many_errors_stop_the_run_and_a_broken_shard_counts_for_all_its_samples(
-    tmp_path: Path,
-) -> None:
+def test_too_many_errors_stop_the_run_and_a_broken_shard_counts_for_all_its_samples(tmp_path: Path) -> None:
     shards = make_shards(tmp_path, 2, 600, broken=range(0, 1200, 10))
     with pytest.raises(InputError, match=r"101 of 1001 samples cannot be used .*not an image.* raise max_error_share"):
         list(_source(shards).epoch(0))
@@ -301,15 +297,12 @@ def test_ranks_share_every_epoch_among_them(per_rank: int, ranks: int, buffer: i
     assert len(set(seen)) == len(seen) == shards * PER_SHARD
 
 
-def test_the_buffer_mixes_samples_of_a_shard_and_of_neighbours() -> None:
+def test_buffers_mix_neighbours_and_each_pass_has_another_order() -> None:
     unmixed = _names(6, 30, buffer=0, world=World())
     assert [name.split("/")[1] for name in unmixed] == [str(number) for number in range(PER_SHARD)] * 6
     mixed = _names(6, 30, buffer=8, world=World())
     assert mixed != unmixed
     assert len({name.split("/")[0] for name in mixed[:PER_SHARD]}) > 1
-
-
-def test_after_the_last_shard_comes_another_order_of_all() -> None:
     names = _names(4, 3 * 20, world=World())
     passes = [names[start : start + 20] for start in (0, 20, 40)]
     assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
@@ -426,13 +419,10 @@ def test_an_unusable_member_loses_the_sample(member: str, content: bytes | Fault
     assert list(map(str, found)) == [reason, "unsafe name"]
 
 
-def test_of_several_images_the_first_ending_is_taken() -> None:
+def test_the_first_ending_and_the_first_frame_are_taken() -> None:
     result = DECODER(RawSample("0.tar", "a", {**GOOD, "jpg": picture(200, "JPEG")}))
     assert isinstance(result, DecodedSample)
     assert torch.equal(result.pixels["image"], Preparation(size=8).decode([picture(200, "JPEG")]))
-
-
-def test_animations_give_their_first_frame() -> None:
     buffer = io.BytesIO()
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     frames[0].save(buffer, format="WEBP", save_all=True, append_images=frames[1:], lossless=True)

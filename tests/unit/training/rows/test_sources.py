@@ -65,7 +65,7 @@ def _source(images: TableImages, columns: set[str], cache: Path, rows: int | Non
     return table_source(ROWS[:rows], images, BatchPlan(frozenset(columns), 4, **plan), TOKENIZER, cache / "tokens")
 
 
-def test_texts_and_images_are_those_of_the_row(images: TableImages, tmp_path: Path) -> None:
+def test_texts_and_images_are_of_the_row_and_neighbours_searched_if_read(images: TableImages, tmp_path: Path) -> None:
     source = _source(images, {"image", "other_image", "caption"}, tmp_path)
     assert source.steps_per_epoch == COUNT // 4
     others = dict(zip(ROWS["id"][:COUNT], ROWS["other_id"][:COUNT], strict=True))
@@ -79,9 +79,6 @@ def test_texts_and_images_are_those_of_the_row(images: TableImages, tmp_path: Pa
         for pair, row in zip(batch.ids, batch.features["other_image"].numpy(), strict=True):
             allowed = {others[pair]} | ({IDS[5]} if pair == IDS[0] else set())
             assert any((row == images.similar[IDS.index(other)]).all() for other in allowed)
-
-
-def test_neighbours_are_only_searched_for_a_column_of_neighbours(images: TableImages, tmp_path: Path) -> None:
     assert _source(images, {"image", "caption"}, tmp_path).neighbours is None
     found = _source(images, {"image", "neighbour.caption"}, tmp_path).neighbours
     assert found is not None
@@ -157,12 +154,15 @@ def test_rows_of_the_most_similar_other_images(images: list[int], seed: int) -> 
         assert [images[row] for row in rows] == others[:NEIGHBOURS]
 
 
-def test_another_image_of_equal_features_is_a_neighbour_and_the_image_itself_is_not() -> None:
+def test_equal_features_are_neighbours_and_another_tables_nearest_by_hand() -> None:
     features = _unit(8)
     features[1:6] = features[0]
     found = nearest(features, np.arange(8))
     assert all(row not in rows for row, rows in enumerate(found.tolist()))
     assert all(set(rows) <= set(range(6)) for rows in found[:6].tolist())
+    images = np.array([1, 0, 1])
+    assert nearest(_at(10, 80), images, 1, ["x", "y"], GALLERY).tolist() == [[2], [0], [2]]
+    assert nearest(_at(10, 80), images, 2, ["x", "y"], GALLERY).tolist() == [[2, 1], [0, 1], [2, 1]]
 
 
 @pytest.mark.parametrize("images", [[0, 1, 2], [0, 0, 1, 1, 2, 2]])
@@ -174,12 +174,6 @@ def test_too_few_images_are_refused(images: list[int]) -> None:
 
 # The gallery's pictures stand at 0, 60, 90 and 90 degrees, the rows' own at 10 and 80.
 GALLERY = CachedFeatures(_at(0, 60, 90, 90), np.array([1, 2, 3, 4], np.float32), ["a", "b", "c", "c"])
-
-
-def test_the_nearest_of_another_table_by_hand() -> None:
-    images = np.array([1, 0, 1])
-    assert nearest(_at(10, 80), images, 1, ["x", "y"], GALLERY).tolist() == [[2], [0], [2]]
-    assert nearest(_at(10, 80), images, 2, ["x", "y"], GALLERY).tolist() == [[2, 1], [0, 1], [2, 1]]
 
 
 TEXTS = ["a red dog", "two cats", "", "a small boat near a tree", "sky"]
@@ -211,18 +205,9 @@ def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
         cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
 
 
-def test_another_tokenizer_context_or_text_gets_another_file(tmp_path: Path) -> None:
-    cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
-    cached_tokens(TEXTS, ClipTokenizer(12), 12, "wordpiece", tmp_path)
-    assert cached_tokens(TEXTS, ClipTokenizer(9), 9, "clip-bpe", tmp_path).shape == (5, 9)
-    cached_tokens([*TEXTS[1:], TEXTS[0]], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
-    # The same letters, divided otherwise.
-    cached_tokens(["a red", "dog"], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
-    cached_tokens(["a", "red dog"], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
-    assert len(list(tmp_path.iterdir())) == 6
-
-
-def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_have_files_of_their_own_and_a_failure_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sources, "_BLOCK", 2)
     tokenizer, calls = ClipTokenizer(12), iter([True, False])
 
@@ -235,3 +220,11 @@ def test_a_failure_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         cached_tokens(TEXTS, tokenise, 12, "clip-bpe", tmp_path)
     assert not list(tmp_path.iterdir())
     assert (np.asarray(cached_tokens(TEXTS, tokenizer, 12, "clip-bpe", tmp_path)) == tokenizer(TEXTS)).all()
+    cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    cached_tokens(TEXTS, ClipTokenizer(12), 12, "wordpiece", tmp_path)
+    assert cached_tokens(TEXTS, ClipTokenizer(9), 9, "clip-bpe", tmp_path).shape == (5, 9)
+    cached_tokens([*TEXTS[1:], TEXTS[0]], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    # The same letters, divided otherwise.
+    cached_tokens(["a red", "dog"], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    cached_tokens(["a", "red dog"], ClipTokenizer(12), 12, "clip-bpe", tmp_path)
+    assert len(list(tmp_path.iterdir())) == 6

@@ -150,7 +150,7 @@ def test_no_weight_counts_as_one_and_case_and_spaces_make_no_other_query(weighte
     assert alike.tolist() == [[False, True, False], [True, False, False], [False] * 3]
 
 
-def test_captions_and_images_of_one_item_are_alike(tmp_path: Path) -> None:
+def test_one_items_rows_are_alike_and_pairs_without_weights_are_no_log(tmp_path: Path) -> None:
     ids = ["a1", "a2", "b1", "c1"]
     columns = {"id": ids, "image_id": ids, "caption": ["Mug", "Mug, red", "Cup", "Mug"], "item": ["a", "a", "b", None]}
     PAIRS.write(tmp_path / "train.parquet", columns)
@@ -160,9 +160,6 @@ def test_captions_and_images_of_one_item_are_alike(tmp_path: Path) -> None:
     alike = found.alike(np.arange(4), slice(0, 4)).tolist()
     # Equal captions are of one query, so c1 is right for the captions "Mug" too.
     assert alike == [[False, True, False, True], [True, False, False, True], [False] * 4, [True, True, False, False]]
-
-
-def test_pairs_without_weights_are_not_a_query_log(tmp_path: Path) -> None:
     path = tmp_path / "train.parquet"
     ids = _write(path, [(query, image, None) for query, image, _ in LOG])
     assert not has_weights(path)

@@ -123,12 +123,11 @@ def test_the_smallest_shortfall_is_found(evaluator: Evaluator, settings: Setting
     assert all({"shortfall", "validation/up"} <= set(run.data.metrics) for run in mixes)
 
 
-def test_one_encoder_is_not_a_mix(evaluator: Evaluator, settings: Settings, tmp_path: Path) -> None:
+def test_one_encoder_or_a_metric_without_a_benchmark_is_refused(
+    evaluator: Evaluator, settings: Settings, tmp_path: Path
+) -> None:
     with pytest.raises(InputError, match="at least two"):
         _search(settings, tmp_path, 3, evaluator, ("one",))
-
-
-def test_a_metric_without_a_benchmark_is_refused(settings: Settings) -> None:
     with pytest.raises(InputError, match=r"evaluate.benchmarks lacks the benchmark of none/none"):
         ValidationScores.of(settings, ["none/none"])
 
@@ -138,14 +137,11 @@ def _settings(raw: dict[str, Any], **mixes: Any) -> Settings:
     return Settings.model_validate(raw | {"mixes": mixes})
 
 
-def test_shares_are_of_differences_to_the_base() -> None:
+def test_shares_are_of_differences_to_the_base_and_other_towers_refused() -> None:
     base, one, other = ({"w": torch.tensor([value, 1.0])} for value in (1.0, 3.0, -1.0))
     assert mixed(base, {"one": one, "other": other}, (0.5, 0.25))["w"].tolist() == [1 + 0.5 * 2 - 0.25 * 2, 1]
     assert mixed(base, {"one": one, "other": other}, (0.0, 1.0))["w"].tolist() == [-1, 1]
     assert base["w"].tolist() == [1, 1]
-
-
-def test_other_towers_are_refused() -> None:
     base = {"w": torch.zeros(2), "v": torch.zeros(2)}
     with pytest.raises(InputError, match=r"'odd' cannot be mixed with the base.*'v' is not the same"):
         mixed(base, {"odd": {"w": torch.zeros(2), "v": torch.zeros(3)}}, (1.0,))
@@ -206,7 +202,7 @@ def test_unfit_members_are_refused(trained: Callable[..., Sidecar], facts: dict[
         trained(**facts)
 
 
-def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any]) -> None:
+def test_wrong_mixes_are_refused_and_mixes_of_mixes_are_encoders(raw_params: dict[str, Any]) -> None:
     messages = {
         ("both", "onne"): "mixes.both: 'onne' is unknown: did you mean",
         ("both", "both"): "'both' is unknown",
@@ -216,9 +212,6 @@ def test_wrong_mixes_are_refused_before_a_run(raw_params: dict[str, Any]) -> Non
     for (name, second), message in messages.items():
         with pytest.raises(InputError, match=message):
             check_names(_settings(raw_params, **{name: {"a": "one", "b": second, "weights": [1, 1]}}))
-
-
-def test_mixes_may_be_of_mixes_and_are_encoders(raw_params: dict[str, Any]) -> None:
     shares = {"b": "other", "weights": [0.5, 0.5]}
     raw_params["compare_encoders"] = ["base", "more"]
     check_names(_settings(raw_params, both={"a": "one"} | shares, more={"a": "both"} | shares))

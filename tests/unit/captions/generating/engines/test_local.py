@@ -73,23 +73,15 @@ def test_an_answer_does_not_depend_on_its_neighbours(base: str, monkeypatch: pyt
     assert (max(lengths) > len(shared)) == bool(shared)
 
 
-def test_repeated_questions_have_different_answers(base: str) -> None:
+def test_repeated_questions_differ_and_a_chat_has_its_templates_tokens_alone(base: str) -> None:
     engine = _engine(base)
     asked = [Request("t", (("user", "a dog"),), engine.model, DRAWN, attempt) for attempt in range(8)]
     assert len(set(_answers(engine, asked).values())) == 8
     assert _answers(engine, asked) == _answers(_engine(base), asked)
-
-
-def test_a_chat_has_only_the_special_tokens_of_its_template(base: str) -> None:
-    engine = _engine(base)
     [replies] = engine.answer([Request("t", (("user", "a dog"),), engine.model, LIKELIEST, 0)])
     written = Request("t", ((COMPLETION, "<user>a dog\n<assistant>"),), engine.model, LIKELIEST, 0)
     [completed] = engine.answer([written])
     assert replies[0].answer == completed[0].answer, "both begin with one <s>"
-
-
-def test_pictures_are_refused_with_the_fix(base: str) -> None:
-    engine = _engine(base)
     shown = Request("judge", (("user", PICTURE),), engine.model, DRAWN, 0, (PromptPicture(b"png", "image/png"),))
     with pytest.raises(InputError, match=r"task 'judge' shows pictures: set its `pictures` to false"):
         list(engine.answer([shown]))

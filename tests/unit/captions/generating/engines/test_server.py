@@ -97,7 +97,7 @@ def test_replies_are_yielded_while_others_are_in_flight_and_a_slow_caller_bounds
         held.set()
 
 
-def test_seeds_are_sent_when_asked_for_and_depend_on_the_question_alone() -> None:
+def test_seeds_depend_on_the_question_and_settings_tell_models_apart() -> None:
     with scripted(lambda *_: said("A dog.")) as server:
         used = engine(server.url, seeds=True, extra={"top_k": 5, "temperature": None})
         replies(used, questions(1))
@@ -106,9 +106,6 @@ def test_seeds_are_sent_when_asked_for_and_depend_on_the_question_alone() -> Non
     assert first == second
     assert 0 <= first["seed"] < 2**31
     assert (first["top_k"], first["max_tokens"], "temperature" in first) == (5, 77, False)
-
-
-def test_revision_and_extra_keys_tell_models_apart() -> None:
     variants = [{}, {"revision": "1"}, {"extra": {"top_k": 5}}, {"extra": {"top_k": 6}}]
     assert len({engine("http://a/v1", **options).model for options in variants}) == 4
     assert engine("http://a/v1").model == "fake"
@@ -329,19 +326,11 @@ def test_a_server_without_answers_ends_the_run_in_its_words(script: Script, mess
     assert "synthesize.llms.big" in str(ended.value) or "credit" in message
 
 
-def test_an_address_without_a_server_ends_the_run_at_once() -> None:
+def test_an_address_without_a_server_or_a_blind_model_ends_the_run() -> None:
     url = f"http://127.0.0.1:{free_ports(1)[0]}/v1"
     options = ServerOptions.model_validate({"urls": [url], "model": "fake", "give_up_s": 3.0}, context="--llm")
     with pytest.raises(InputError, match=rf"{url} accepts no connection \(.*\): start the server, .* URL in --llm"):
         replies(ServerEngine(options), questions())
-
-
-def test_rows_that_are_refused_alike_do_not_end_a_run_that_answers_others() -> None:
-    with scripted(lambda body, _: openai_error("I see no dogs.") if "caption" in str(body) else said("yes")) as server:  # fmt: skip # noqa: E501
-        assert {reply.failure for reply in replies(engine(server.url), questions())} == {"HTTP 400: I see no dogs."}
-
-
-def test_a_model_that_sees_nothing_ends_the_run() -> None:
     with scripted(scripted_llm.blind) as server:
         with pytest.raises(InputError, match=r"refuses every question .*image input is not supported"):
             replies(engine(server.url), questions(500, picture=b"jpeg"))

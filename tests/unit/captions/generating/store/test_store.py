@@ -32,10 +32,17 @@ def store(store_url: str) -> GenerationStore:
     return GenerationStore(store_url)
 
 
-def test_an_answer_is_never_replaced(store: GenerationStore) -> None:
+def test_an_answer_is_never_replaced_and_no_failure_harms_it(store: GenerationStore) -> None:
     store.add([Reply(request(), "first")])
     store.add([Reply(request(), "second"), Reply(request("a cat"), "third")])
     assert store.answers(keys([request(), request("a cat")])) == {request().key: "first", request("a cat").key: "third"}
+    failed, other = request("a bus"), request("a key")
+    store.add(failures([failed]))
+    store.add(replies([failed]))
+    assert store.failures([failed.key]) == {}
+    store.add(failures([failed, other]))
+    assert store.failures(keys([failed, other])) == {other.key: "HTTP 500"}
+    assert store.answers([failed.key]) == {failed.key: "an answer"}
 
 
 def test_answers_survive_closing_and_many_keys_are_found(store_url: str) -> None:
@@ -77,15 +84,6 @@ def test_a_failure_counts_its_attempts_and_keeps_the_last_reason(store: Generati
     store.add([*failures([old], "HTTP 503"), *failures([new], " timed\nout "), *replies([request("fine")])])
     assert store.failures(keys([old, new, request("fine")])) == {old.key: "HTTP 503", new.key: "timed out"}
     assert [(one.rows, one.attempts) for one in store.stats().failures] == [(1, 2), (1, 1)]
-
-
-def test_an_answer_fixes_a_failure_and_no_failure_harms_an_answer(store: GenerationStore) -> None:
-    store.add(failures([request()]))
-    store.add(replies([request()]))
-    assert store.failures([request().key]) == {}
-    store.add(failures([request(), request("a cat")]))
-    assert store.failures(keys([request(), request("a cat")])) == {request("a cat").key: "HTTP 500"}
-    assert store.answers([request().key]) == {request().key: "an answer"}
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(store: GenerationStore) -> None:
@@ -185,14 +183,11 @@ def test_answers_that_match_all_filters_are_deleted(aged: GenerationStore, choic
     assert len(aged.stats().failures) == 1
 
 
-def test_failures_go_only_when_asked_for(aged: GenerationStore) -> None:
+def test_pruning_needs_a_choice_and_takes_failures_when_asked(aged: GenerationStore) -> None:
     assert aged.prune(Choice(failed=True, before=datetime.now(UTC) - timedelta(hours=1))) == []
     assert aged.prune(Choice(failed=True, model="n")) == [Pruned("paraphrase_1", "n", 1)]
     assert aged.prune(Choice(failed=True)) == [Pruned("paraphrase_1", "m", 1)]
     assert (aged.count(), aged.stats().failures) == (6, ())
-
-
-def test_pruning_everything_by_mistake_is_refused(aged: GenerationStore) -> None:
     with pytest.raises(InputError, match="give --task, --model, --older-than or --failed"):
         aged.prune(Choice())
     assert aged.count() == 6

@@ -90,11 +90,16 @@ def test_a_text_of_a_test_set_is_quarantined_with_the_set_as_reason(tmp_path: Pa
 TEXTS = ["A small dog left of a large cat.", "Buses.", "A tiny hound stands to the left of a huge tabby, on scarlet."]
 
 
-def test_paraphrase_is_closer_than_an_unrelated_text() -> None:
+def test_paraphrases_are_close_and_no_texts_give_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     others = [TEXTS[2], "The bank raised its rates.", TEXTS[0]]
     close, far, same = SentenceVectors().similarities([TEXTS[0]] * 3, others)
     assert far < 0.3 < close < same
     assert abs(same - 1) < 1e-5
+    assert embed([]).shape == (0, 384)
+    assert SentenceVectors().similarities([], []).shape == (0,)
+    whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
+    monkeypatch.setattr(probes, "_BLOCK", 1)
+    np.testing.assert_allclose(SentenceVectors(kept=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)
 
 
 def test_equals_one_text_at_a_time() -> None:
@@ -106,11 +111,6 @@ def test_equals_one_text_at_a_time() -> None:
             states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
             alone.append((states / states.norm()).numpy())
     np.testing.assert_allclose(embed(TEXTS, batch_size=2), np.stack(alone), atol=1e-5)
-
-
-def test_no_texts_give_no_vectors() -> None:
-    assert embed([]).shape == (0, 384)
-    assert SentenceVectors().similarities([], []).shape == (0,)
 
 
 def test_the_texts_used_last_are_not_embedded_twice_and_no_more_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,9 +130,3 @@ def test_the_texts_used_last_are_not_embedded_twice_and_no_more_are_kept(monkeyp
     assert vectors.similarities(["0"], ["8"]).tolist() == [0.0]
     assert embedded == [*texts, "0"]
     assert len(vectors._vectors) == 4
-
-
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
-    monkeypatch.setattr(probes, "_BLOCK", 1)
-    np.testing.assert_allclose(SentenceVectors(kept=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)

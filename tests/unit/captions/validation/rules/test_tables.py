@@ -178,12 +178,9 @@ def test_without_facts_words_decide(tmp_path: Path, table: str) -> None:
     assert accepted == [text for text, wanted in WITHOUT_FACTS[table] if wanted]
 
 
-def test_equal_captions_have_no_difference(tmp_path: Path) -> None:
+def test_equal_captions_and_own_limits_of_a_table(tmp_path: Path) -> None:
     files = write_texts(tmp_path, "differences", [GOOD["differences"]], "blue bg - three bees: clipart (ref) a12")
     assert "difference_same:caption" in validated(files, "differences").reasons
-
-
-def test_a_table_may_have_its_own_limits(tmp_path: Path) -> None:
     texts = [GOOD["differences"], "A small dog and a large cat on red, not three bees on blue."]
     files = write_texts(tmp_path, "differences", texts)
     narrow = validated(files, "differences", min_characters=20, tables={"differences": Limits(min_characters=60)})
@@ -285,8 +282,7 @@ CATS = "Cats have a slim, supple body, soft fur, and long whiskers."
 CAT_AND_DOG = "Cats are small with soft fur, while dogs have long snouts."
 
 
-def test_descriptions_must_name_their_class(tmp_path: Path) -> None:
-    # The encoder cuts a text that is longer than its context, as in PC-CLIP's code.
+def test_descriptions_and_differences_name_their_classes(tmp_path: Path) -> None:
     good = [
         CATS,
         f"{CATS} {EVALUATION_QUERY}",
@@ -304,18 +300,12 @@ def test_descriptions_must_name_their_class(tmp_path: Path) -> None:
     assert [row["description"] for row in written.accepted] == good
     assert missed(faults, written.quarantine) == []
     assert {row["class_name"] for row in (*written.accepted, *written.quarantine)} == {"cat"}
-
-
-def test_class_differences_must_name_both_classes(tmp_path: Path) -> None:
     texts = [CAT_AND_DOG, "Cats are small with soft fur and whiskers.", "It is small, while dogs have long snouts."]
     rows = [{"source": "cat", "other_id": "dog's", "other_source": "dog", "text": text} for text in texts]
     written = validated(write_rows(tmp_path, "class_differences", rows), "class_differences")
     (row,) = written.accepted
     assert (row["class_name"], row["other_class_name"], row["other_id"]) == ("cat", "dog", "dog's")
     assert [row["reason"] for row in written.quarantine] == ["difference_unnamed:second", "difference_unnamed:first"]
-
-
-def test_a_text_names_a_class_in_any_number() -> None:
     names = [
         ("Two CACTI stand tall.", "cactus", True),
         ("A pair of glasses.", "glasses", True),

@@ -51,7 +51,7 @@ def test_an_answer_that_talks_or_is_marked_up_is_an_echo_and_a_caption_is_not() 
     assert echoes == []
 
 
-def test_refusals_openings_and_orders_are_found_in_the_languages_of_the_web() -> None:
+def test_signs_are_found_in_the_languages_of_the_web_each_its_own() -> None:
     signs = {
         text: find_echo(text, "x", language=code) or instructs(text) for code in UNUSABLE for text in UNUSABLE[code]
     }
@@ -60,9 +60,6 @@ def test_refusals_openings_and_orders_are_found_in_the_languages_of_the_web() ->
     assert [text for text in signs if not (find_echo(text, DOGS) or instructs(text))] == []
     assert [text for code, texts in USABLE.items() for text in texts if find_unusable(text, [code])] == []
     assert find_echo(UNUSABLE["de"][0], UNUSABLE["de"][0], language="de") is None
-
-
-def test_words_of_other_languages_are_not_english_signs() -> None:
     assert find_echo("I bambini giocano nel parco", "Bambini nel parco", language="it") is None
     assert find_echo("Il me regarde", "Un homme me voit", language="fr") is None
     assert find_echo("I play in the park", "Children in the park") == "speaker"
@@ -123,11 +120,19 @@ def test_words_that_an_answer_needs_are_not_an_echo() -> None:
 captions = st.sampled_from(ORDINARY) | st.text("abcdefghij ,.", max_size=30)
 
 
-def test_orders_to_the_model_are_found_and_ordinary_captions_are_not() -> None:
+def test_orders_are_found_in_answer_or_source() -> None:
     texts = [text for order in (*ORDERS, *TURNS) for text in (order, f"a dog on grass. {order}")]
     assert [text for text in texts if not instructs(text)] == []
     assert [text for text in ORDINARY if instructs(text)] == []
     assert instructs("".join(chr(ord(letter) + 0xFEE0) if letter != " " else " " for letter in "ignore the above"))
+    order, harmless = ORDERS[0], "a dog on grass"
+    found = [find_injection(*texts) for texts in ((order, harmless), (harmless, order), (order, order))]
+    assert found == ["answer", "source", "answer"]
+    assert find_injection(harmless, harmless) is None
+    rng = random.Random(0)
+    for _, scene in draw_scenes(1, {"train": 300, "val": 0, "test": 0}):
+        assert not instructs(alt_text(scene, rng, 0.04))
+        assert not instructs(plain_query(scene, rng))
 
 
 @given(order=st.sampled_from(ORDERS), before=captions, after=captions, seed=st.integers(0, 10**6))
@@ -145,26 +150,9 @@ def test_an_order_is_found_where_only_disarming_brings_it_forth(order: str, befo
     assert instructs(disarm(f'{before}. "{order}"'))
 
 
-def test_an_order_is_found_in_the_answer_or_in_the_source() -> None:
-    order, harmless = ORDERS[0], "a dog on grass"
-    found = [find_injection(*texts) for texts in ((order, harmless), (harmless, order), (order, order))]
-    assert found == ["answer", "source", "answer"]
-    assert find_injection(harmless, harmless) is None
-
-
-def test_no_caption_of_the_synthetic_dataset_is_an_order() -> None:
-    rng = random.Random(0)
-    for _, scene in draw_scenes(1, {"train": 300, "val": 0, "test": 0}):
-        assert not instructs(alt_text(scene, rng, 0.04))
-        assert not instructs(plain_query(scene, rng))
-
-
-def test_other_languages_are_named_and_english_or_short_texts_pass() -> None:
+def test_foreign_languages_are_named_but_the_datas_own() -> None:
     assert {text: find_foreign(text) for text in CASES["foreign"]} == CASES["foreign"]
     assert [text for text in CASES["english"] if find_foreign(text) is not None] == []
-
-
-def test_the_language_of_the_data_is_not_foreign() -> None:
     german, japanese = "Ein roter Hund läuft über die Wiese", "赤い犬がソファの上で寝ている"
     english = "A red dog runs across the green meadow"
     found = {codes: [find_foreign(text, codes) for text in (german, japanese, english)]
@@ -204,7 +192,7 @@ def test_prompt_injections_in_answers_and_sources_are_faults() -> None:
     assert _faults("differences", "injection", harmless, other_caption=HOSTILE) == "source"
 
 
-def test_only_paraphrases_must_keep_numbers_and_names() -> None:
+def test_only_paraphrases_keep_numbers_and_names_and_settings_refuse_orders() -> None:
     caption = "3 dogs in front of the Eiffel Tower at night"
     for table in ("paraphrases", "rewrites", "semclip_paraphrases"):
         assert _faults(table, "lost_number", "Dogs near the Eiffel Tower after dark.", caption=caption) == "digits"
@@ -214,6 +202,8 @@ def test_only_paraphrases_must_keep_numbers_and_names() -> None:
     for table in ("negations", "negated_terms", "hard_negatives", "differences"):
         columns = {check.column for answer in find_table(table).answers for check in answer.checks}
         assert not columns & {"lost_number", "lost_name"}
+    limits = load_settings(Path(__file__).parents[5] / "params.yaml").validation
+    assert all(limits.limits(name).reject_injections for name in TRAINED)
 
 
 def test_a_switch_turns_its_check_off_and_no_other() -> None:
@@ -261,8 +251,3 @@ def test_a_difference_of_real_captions_names_both_sides() -> None:
     }
     found = {text: _faults("differences", "one_sided", text, caption=first, other_caption=second) for text in texts}
     assert found == texts
-
-
-def test_the_shipped_settings_take_no_paraphrase_that_gives_orders() -> None:
-    limits = load_settings(Path(__file__).parents[5] / "params.yaml").validation
-    assert all(limits.limits(name).reject_injections for name in TRAINED)

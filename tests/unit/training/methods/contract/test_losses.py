@@ -66,20 +66,14 @@ def _picking(row: int, candidates: list[int]) -> float:
     return -math.log(math.exp(2 * SIMILAR[row, row]) / sum(math.exp(2 * SIMILAR[row, column]) for column in candidates))
 
 
-def test_rows_that_are_alike_are_not_negatives_of_each_other() -> None:
+def test_rows_that_are_alike_are_no_negatives_if_both_columns_say_so() -> None:
     first, second = _columns([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
     rows = [_picking(0, [0, 2]), _picking(1, [1, 2]), _picking(2, [0, 1, 2])]
     assert contrast(first, second, scale=torch.tensor(2.0)).item() == pytest.approx(sum(rows) / 3, abs=1e-6)
-
-
-def test_hard_negatives_of_a_row_that_is_alike_stay() -> None:
     first, second = _columns([[0, 1, 1], [1, 0, 1], [1, 1, 0]])
     hard = Feature(torch.zeros(1, 3), 0, 1)
     rows = [-math.log(math.exp(2 * SIMILAR[row, row]) / (math.exp(2 * SIMILAR[row, row]) + 1)) for row in range(3)]
     assert contrast(first, second, hard, scale=torch.tensor(2.0)).item() == pytest.approx(sum(rows) / 3, abs=1e-6)
-
-
-def test_rows_are_alike_only_where_both_columns_have_the_matrix() -> None:
     (first, second), (plain, _) = _columns([[0, 1, 0], [1, 0, 0], [0, 0, 0]]), _columns()
     expected, both = contrast(plain, plain, scale=torch.tensor(2.0)), replace(first, all=plain.all)
     for pair in ((plain, both), (both, plain)):
@@ -146,16 +140,13 @@ def test_the_loss_follows_the_logit_bias() -> None:
 NAMES = ("caption", "paraphrase_1", "base.caption", "base.paraphrase_1")
 
 
-def test_retention_is_the_mean_squared_distance_of_unit_rows_over_columns() -> None:
+def test_retention_is_of_unit_rows_and_only_with_a_weight() -> None:
     columns = random_columns(NAMES)
     weights = torch.linspace(0.3, 1.7, 8, dtype=torch.float64)
     each = [((unit(columns[name]) - unit(columns[f"base.{name}"])) ** 2).sum(axis=1) for name in NAMES[:2]]
     assert retention(as_features(columns)).item() == pytest.approx(sum(each).mean() / 2)  # type: ignore[attr-defined]
     weighted = (weights.numpy() * sum(each)).mean() / 2
     assert retention(as_features(columns, weights=weights)).item() == pytest.approx(weighted)
-
-
-def test_a_methods_losses_have_a_retention_term_only_with_a_weight() -> None:
     method, features = find_method("caption_ft"), as_features(random_columns(("image", "caption", "base.caption")))
     held, free = method.read({"retention": 2}), method.read({})
     assert (held.reads_base, free.reads_base) == (True, False)
