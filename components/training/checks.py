@@ -16,7 +16,9 @@ from components.training.methods.registry import find_entry
 def check(settings: Settings, entries: Sequence[str] | None = None) -> None:
     """Raise `InputError` for the first fault in `entries` of `methods`, all if None; other names are skipped."""
     chosen = settings.methods if entries is None else [name for name in entries if name in settings.methods]
-    tables = _table_files(settings)
+    # Validated tables, and those that `prepare` may write.
+    tables = {name: PAIRS / f"{name}.parquet" for name in PREPARED}
+    tables |= {name: settings.validation.file(name) for name in settings.validation.tables}
     for name in chosen:
         method = find_entry(settings.methods, name).method
         with prefixed_errors(f"params.yaml: methods.{name}"):
@@ -35,12 +37,6 @@ def _check_index(settings: Settings, encoders: Sequence[str]) -> None:
                     f"params.yaml: methods.{name} has a {tower} image tower, which makes the vectors of an index "
                     f"useless: remove '{name}' from compare_encoders, or set train.keep_index to false"
                 )
-
-
-def _table_files(settings: Settings) -> dict[str, Path]:
-    """The file of each validated table of params.yaml, and of the tables that `prepare` may write."""
-    prepared = {name: PAIRS / f"{name}.parquet" for name in PREPARED}
-    return prepared | {name: settings.validation.file(name) for name in settings.validation.tables}
 
 
 def _check_reads(entry: str, reads: Any, needed: Sequence[str], tables: Mapping[str, Path]) -> None:

@@ -21,7 +21,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import run_in_project, start
 from components.core.tables.files import content_hash, write_json
 from components.core.tracking import RUN_FILE, TrackedRun, tracked_run
-from components.data.leaks.report import leak_tags
+from components.data.leaks.report import read_counts
 from components.encoders.adapter.encoder import Encoder
 from components.training.data import TrainingFiles, load_data
 from components.training.engine.meter import report_to
@@ -105,7 +105,8 @@ def run(settings: Settings, name: str, files: TrainingFiles | None = None, obser
         params = asdict(method.settings) | {"method": method.name, "train": settings.train.model_dump(mode="json")}
         tracked = stack.enter_context(tracked_run("train", name, settings, params, inputs)) if world.leads else None
         if tracked is not None:
-            tracked.set_tags(leak_tags(files.leaks))
+            leaks = read_counts(files.leaks)
+            tracked.set_tags({} if leaks is None else leaks.tags())
         try:
             checkpoints, state = _train(job, world, device, tracked, observe)
         except StoppedEarlyError:

@@ -67,11 +67,6 @@ def _damage_explained(path: Path) -> Iterator[None]:
         raise InputError(f"{path} is damaged ({str(error).splitlines()[0][:120]}): {_FIX}") from None
 
 
-def caption_column(names: Collection[str]) -> str | None:
-    """The column of captions, None without one."""
-    return next((name for name in CAPTIONS if name in names), None)
-
-
 def name_column(names: Collection[str]) -> str | None:
     """The column of picture names, None without one."""
     return next((name for name in NAMES if name in names), None)

@@ -26,20 +26,7 @@ from components.core.tracking.run import (
 os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 __all__ = [
-    "PARENT_RUN",
-    "RUN_FILE",
-    "STORE",
-    "TrackedRun",
-    "add_metrics",
-    "explained",
-    "find_experiment",
-    "in_store",
-    "make_client",
-    "nothing_tracked",
-    "parent_run",
-    "reason_of",
-    "store_folder",
-    "tracked_run",
-    "tracking_uri",
+    "PARENT_RUN", "RUN_FILE", "STORE", "TrackedRun", "add_metrics", "explained", "find_experiment", "in_store",
+    "make_client", "nothing_tracked", "parent_run", "reason_of", "store_folder", "tracked_run", "tracking_uri",
     "training_run",
-]
+]  # fmt: skip

@@ -70,14 +70,12 @@ class AsynchronousMetrics:
         return self._waiting
 
     def _send(self) -> None:
-        again = retrying(math.inf, is_transient, self._warning, first_s=1, longest_s=15, stopped=self._stopped)
+        wait = f"{shown_address(tracking_uri())} does not answer: the metrics of run {self._run_id} wait"
+        again = retrying(math.inf, is_transient, lambda _: wait, first_s=1, longest_s=15, stopped=self._stopped)
         while len(self._waiting) >= _LEAST and not self._stopped.is_set():
             batch = self._waiting[:_BATCH]
             again(self._client.log_batch, self._run_id, metrics=batch)
             del self._waiting[: len(batch)]
-
-    def _warning(self, _error: BaseException) -> str:
-        return f"{shown_address(tracking_uri())} does not answer: the metrics of run {self._run_id} wait"
 
 
 @dataclass(frozen=True)

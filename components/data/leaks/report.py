@@ -66,12 +66,6 @@ def read_counts(folder: Path = FOLDER) -> LeakCounts | None:
     return read_record(LeakCounts, path, "run `dvc repro -f prepare`")
 
 
-def leak_tags(folder: Path = FOLDER) -> dict[str, str]:
-    """Tags of a run that trains on the pairs of stage `prepare`; none if it has not written counts."""
-    counts = read_counts(folder)
-    return {} if counts is None else counts.tags()
-
-
 def _read_keys(table: Table, path: Path) -> dict[bytes, str]:
     if not path.exists():
         return {}

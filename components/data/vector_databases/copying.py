@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from components.core.pictures.embedding_files import CAPTIONS, COLUMNS, caption_column
+from components.core.pictures.embedding_files import CAPTIONS, COLUMNS
 from components.core.system.errors import InputError, prefixed_errors, shown_address
 from components.core.system.progress import bar
 from components.core.tables.files import atomic_folder, content_hash
@@ -185,7 +185,7 @@ def _no_vector(opened: OpenStore) -> str:
 def _template(page: Page, text: str | None) -> TextTemplate:
     """The template of captions; raises InputError if no row of the page has one of its fields."""
     fields = {name for payload in page.payloads for name in payload}
-    template = TextTemplate(text or caption_column(fields) or "caption")
+    template = TextTemplate(text or next((name for name in CAPTIONS if name in fields), "caption"))
     if missing := template.unknown(fields):
         known = ", ".join(sorted(fields)) or "none"
         why = f"no field '{missing[0]}'" if text else f"none of the fields {', '.join(CAPTIONS)}"

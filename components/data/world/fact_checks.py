@@ -90,14 +90,6 @@ class FactChecks:
         return bool(_objects_named(text) & ((own - other) or own))
 
 
-def _colours(scene: Scene) -> Iterator[Scene]:
-    return (replace(scene, colour=colour) for colour in load_lexicon().colours)
-
-
-def _counts(scene: Scene) -> Iterator[Scene]:
-    return (replace(scene, count=count) for count in (COUNTS if scene.kind == "group" else [scene.count]))
-
-
 def _sizes(scene: Scene) -> Iterator[Scene]:
     things = [thing.name for thing in (scene.first, scene.second) if thing is not None]
     for sizes in product(SIZES, repeat=len(things)):
@@ -106,17 +98,17 @@ def _sizes(scene: Scene) -> Iterator[Scene]:
         yield replace(scene, first=first, second=second)
 
 
-def _places(scene: Scene) -> Iterator[Scene]:
-    return (replace(scene, position=place) for place in (POSITIONS if scene.kind == "single" else [scene.position]))
-
-
-def _relations(scene: Scene) -> Iterator[Scene]:
-    return (replace(scene, relation=word) for word in (RELATIONS if scene.kind == "pair" else [scene.relation]))
-
-
-_VARIANTS: dict[str, Callable[[Scene], Iterator[Scene]]] = {
-    "colour": _colours, "count": _counts, "size": _sizes, "position": _places, "relation": _relations,
-}  # fmt: skip
+_VARIANTS: dict[str, Callable[[Scene], Iterable[Scene]]] = {
+    "colour": lambda scene: (replace(scene, colour=colour) for colour in load_lexicon().colours),
+    "count": lambda scene: (replace(scene, count=n) for n in (COUNTS if scene.kind == "group" else [scene.count])),
+    "size": _sizes,
+    "position": lambda scene: (
+        replace(scene, position=place) for place in (POSITIONS if scene.kind == "single" else [scene.position])
+    ),
+    "relation": lambda scene: (
+        replace(scene, relation=word) for word in (RELATIONS if scene.kind == "pair" else [scene.relation])
+    ),
+}
 """Other scenes by their difference, in the order of the checks of `find_fault`."""
 
 

@@ -77,10 +77,6 @@ def _tested(files: TestSetFiles, columns: Sequence[str], subsets: Sequence[str])
     return _tested_rows(files, columns, rows)
 
 
-def _tested_semclip(files: TestSetFiles) -> Tested:
-    return _tested_rows(files, CSV_COLUMNS, semclip_rows(files)[1])
-
-
 def _tested_rows(files: TestSetFiles, columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> Tested:
     texts = [row[column] for row in rows for column in columns]
     return Tested(texts, [files.folder / "images" / name for name in picture_names(rows)], names="val2017")
@@ -89,5 +85,7 @@ def _tested_rows(files: TestSetFiles, columns: Sequence[str], rows: Sequence[dic
 TEST_SETS = (
     TestSet(SUGAR_CREPE, FOLDER, FILES, partial(_tested, columns=PAIR, subsets=list(_COUNTS))),
     TestSet(TEXT, PP_FOLDER, PP_FILES, partial(_tested, columns=TRIPLET, subsets=list(SUBSETS))),
-    TestSet(SEMCLIP_RELEASED, PP_FOLDER, CSV_FILES, _tested_semclip),
+    TestSet(
+        SEMCLIP_RELEASED, PP_FOLDER, CSV_FILES, lambda files: _tested_rows(files, CSV_COLUMNS, semclip_rows(files)[1])
+    ),
 )
