@@ -48,13 +48,13 @@ def run(
     with closing(GenerationStore(settings.synthesize.store)) as store:
         if not fresh:
             import_replay(store, settings)
-        counts = _priced(_ask(store, engine, questions, shard), settings, who)
+        counts = priced(_ask(store, engine, questions, shard), settings, who)
         print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
         faults = None
         if judge is not None:
             judged = judge.ask(store, lambda: _pairs(store, questions, shard), name, counts.total)
             print(f"{name}: {judged.generated:,} new verdicts by '{judge.llm}', {judged.replayed:,} from the store")
-            counts += _priced(judged, settings, judge.llm)
+            counts += priced(judged, settings, judge.llm)
             faults = partial(judge.faults, store)
         if shard is None:
             counts.rejected = write_answers(output / settings.synthesize.answers(name), store, questions, faults)
@@ -77,7 +77,7 @@ def run_tracked(settings: Settings, name: str, *, fresh: bool = False) -> None:
         tracked.log_output(OUTPUT / settings.synthesize.answers(name))
 
 
-def _priced(counts: SynthesisCounts, settings: Settings, llm: str) -> SynthesisCounts:
+def priced(counts: SynthesisCounts, settings: Settings, llm: str) -> SynthesisCounts:
     """The counts with the cost of the new answers, if the model's `prices` are known."""
     if (prices := settings.synthesize.llms[llm].get("prices")) is not None:
         counts.cost = (counts.tokens_in * prices[0] + counts.tokens_out * prices[1]) / 1e6

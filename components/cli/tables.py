@@ -60,10 +60,15 @@ def _printable(text: str) -> str:
 
 
 def print_json(content: Any) -> None:
-    """Print `content` as JSON, for other programs; endless numbers and NaN, as of missing intervals, are null."""
+    """Print `content` as JSON, for other programs."""
+    typer.echo(as_json_text(content))
+
+
+def as_json_text(content: Any) -> str:
+    """`content` as JSON; endless numbers and NaN, as of missing intervals, are null."""
     from pydantic import TypeAdapter
 
-    typer.echo(TypeAdapter(Any).dump_json(content, indent=2).decode())
+    return TypeAdapter(Any).dump_json(content, indent=2).decode()
 
 
 def shown_size(size: float) -> str:

@@ -35,6 +35,7 @@ ELSEWHERE = {
     "xdg-open": "tests/integration/test_in_browser.py",
     "cliptune evaluate --encoder": "tests/unit/cli/commands/test_evaluate.py",
     "cliptune table": "tests/unit/cli/commands/test_evaluate.py",
+    "cliptune answers compare": "tests/unit/cli/commands/test_compare_writers.py",
     "cliptune mix tune": "tests/unit/training/tuning/test_mixes.py",
     "cliptune tune --trials": "tests/unit/training/tuning/test_entry.py",
     "cliptune init data/shop --text": "tests/unit/cli/commands/test_import.py",

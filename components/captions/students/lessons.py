@@ -24,12 +24,13 @@ from components.captions.prompting.request import Chat, InputRow, Inputs, disarm
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.probes import find_probes
-from components.captions.validation.rules.table import Synthesised, add_columns, row_rules
+from components.captions.validation.rules.table import Synthesised, add_columns, measured, row_rules
 from components.captions.validation.rules.tables import synthesised_tables
 from components.captions.validation.suites import Suites
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
+from components.core.text import common_texts, normalised
 from components.encoders.adapter.model_configs import model_config
 
 STATE = Path("state/students")
@@ -156,6 +157,15 @@ def hash_of(lessons: Sequence[Lesson]) -> str:
 
 
 EVALUATION = Path("data/evaluation")
+UNPARSABLE = "unparsable"
+
+
+@dataclass(frozen=True)
+class Examined:
+    """The reasons to reject an answer, without its column's name, and its similarity to its source if measured."""
+
+    reasons: tuple[str, ...]
+    similarity: float | None = None
 
 
 class Examiner:
@@ -192,15 +202,34 @@ class Examiner:
             yield None if answer is None else task.parse(answer)
 
     def passing(self, task: PromptTask, answered: Sequence[tuple[Inputs, str | None]]) -> list[bool]:
-        """Whether each answer could be parsed and passes the rules; one without a table, as a verdict, has none."""
+        """Whether each answer could be parsed and passes the rules."""
+        return [not one.reasons for one in self.examine(task, answered)]
+
+    def examine(self, task: PromptTask, answered: Sequence[tuple[Inputs, str | None]]) -> list[Examined]:
+        """Apply the rules of the task's table to each answer; one without a table, as a verdict, has none."""
         table = None if task.judges is not None else _table_of(task)
         if table is None or not answered:
-            return [text is not None for _, text in answered]
-        limits = self._settings.validation.limits(table.name)
+            return [Examined(() if text is not None else (UNPARSABLE,)) for _, text in answered]
+        limits, (answer,) = self._settings.validation.limits(table.name), table.answers
         context = model_config(self._settings.base.model)["text_cfg"].get("context_length", 77)
-        frame = add_columns(_rows(table, task, answered), table, limits, self._probes, np.array([], np.int64))
+        same = _constant(answered, limits.max_same_share) if answer.is_whole else []
+        frame = add_columns(_rows(table, task, answered), table, limits, self._probes, np.array([], np.int64), same)
         failures = self._suites.check_rows(table.name, frame, row_rules(table, limits, context)).failures
-        return [row not in failures for row in range(len(answered))]
+        similarity = frame.get(measured("similarity", answer), pd.Series([None] * len(answered)))
+        return [
+            Examined(
+                tuple(reason.removeprefix(f"{answer.column}_") for reason in failures.get(row, ())),
+                None if pd.isna(cosine) else float(cosine),
+            )
+            for row, cosine in enumerate(similarity)
+        ]
+
+
+def _constant(answered: Sequence[tuple[Inputs, str | None]], share: float) -> list[int]:
+    """The rows with an answer that three sources share, and `share` of all, as in `JoinedAnswers.constant`."""
+    pairs = [(text or "", next(iter(inputs.values()))) for inputs, text in answered]
+    common = common_texts(pairs, max(3, share * len({source for _, source in pairs})))
+    return [row for row, (text, _) in enumerate(pairs) if normalised(text) in common]
 
 
 def _table_of(task: PromptTask) -> Synthesised | None:
@@ -219,7 +248,7 @@ def _rows(table: Synthesised, task: PromptTask, answered: Sequence[tuple[Inputs,
     rows = [
         unknown
         | {"caption": inputs[task.inputs[0]], **inputs, column: text}
-        | {"row": row, f"rejected_{column}": "unparsable" if text is None else None}
+        | {"row": row, f"rejected_{column}": UNPARSABLE if text is None else None}
         for row, (inputs, text) in enumerate(answered)
     ]
     return pd.DataFrame(rows, dtype=object).astype({"row": np.int64})

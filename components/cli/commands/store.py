@@ -1,7 +1,8 @@
-"""The commands `cliptune answers ...`: inspect, export, import and prune the generation store."""
+"""The commands `cliptune answers ...`: inspect, export, import and prune the generation store, and compare writers."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
@@ -10,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from components.cli.tables import AsJson, Yes, confirm, new_file, print_json, print_rows, say
+from components.cli.tables import AsJson, Yes, as_json_text, confirm, new_file, print_json, print_rows, say
 from components.core.system.errors import InputError
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
     from components.captions.generating.store import GenerationStore, StoreStats
+    from components.core.settings import Settings
 
 # Other packages are imported inside the commands: `cliptune --help` must not wait for SQLAlchemy and Arrow.
 
@@ -24,6 +26,7 @@ store = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The store
 StoreUrl = Annotated[
     str | None, typer.Option("--store", help="SQLAlchemy URL of the store; by default synthesize.store.")
 ]
+_WRITERS = Path("reports/writers")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 
@@ -116,6 +119,75 @@ def prune(
             confirm(f"delete {total:,} {unit}?", yes)
             total = sum(group.rows for group in opened.prune(choice))
     say(f"{'would remove' if dry_run else 'removed'} {total:,} {unit}")
+
+
+@store.command()
+@in_project
+def compare(
+    writers: Annotated[list[str], typer.Argument(help="Two or more models, keys of synthesize.llms.")],
+    task: Annotated[
+        list[str] | None,
+        typer.Option(help="A task that reads captions; by default paraphrase_1 and negate_semclip. Several times."),
+    ] = None,
+    captions: Annotated[int, typer.Option(min=1, help="Number of training captions.")] = 200,
+    judge: Annotated[
+        str | None, typer.Option(help="A key of synthesize.llms: this model judges whether meanings are the same.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the page and the values.")] = _WRITERS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count questions and prices; ask nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare writers of captions on the same training captions, before one of them writes all.
+
+    Answers are examined by the rules of `validate`, but for the facts of drawn scenes. They stay in the store, where
+    stage `synthesize` finds them. A page shows twenty captions with each writer's answer.
+
+    Examples: cliptune answers compare student llm --dry-run; cliptune answers compare student llm --captions 500
+    --judge large; cliptune answers compare student llm --task rewrite --out reports/rewrites
+    """
+    from components.captions.writers import chosen_tasks, compare_writers
+    from components.cli import writers_table as report
+    from components.core.system.checking import load_checked
+    from components.evaluation.report.formats import to_html, write_text
+    from components.evaluation.scoring.terminal import print_results
+
+    settings = load_checked(entries=())
+    tasks = chosen_tasks(settings, task or [], judge)
+    if dry_run:
+        _print_plan(settings, writers, tasks, captions, judge)
+        return
+    found = compare_writers(settings, writers, tasks, captions, judge)
+    table, place = report.table_of(found), from_root(out, _WRITERS)
+    values = {"values": report.values_of(table), "answers": found}
+    write_text(place / "writers.html", to_html([table, report.side_by_side(found)], "Writers of captions"))
+    write_text(place / "writers.json", as_json_text(values))
+    if as_json:
+        print_json(values)
+        return
+    print_results(table)
+    say(f"page: {place / 'writers.html'}; values and all answers: {place / 'writers.json'}")
+
+
+def _print_plan(
+    settings: Settings, writers: Sequence[str], tasks: Sequence[str], captions: int, judge: str | None
+) -> None:
+    from components.captions.prompting.tasks import find_task
+    from components.captions.writers import engines_of, questions_to
+    from components.cli.costing.questions import count_given
+
+    rows, judged = [], 0
+    for writer, engine in engines_of(settings, writers).items():
+        asked = questions_to(settings, engine, tasks, captions)
+        judged += sum(len(each) for name, each in asked.items() if find_task(name).keeps_meaning)
+        count = count_given(settings, [one for each in asked.values() for one in each])
+        prices = settings.synthesize.llms[writer].get("prices")
+        price = f"{(count.tokens_in * prices[0] + count.tokens_out * prices[1]) / 1e6:.2f}" if prices else ""
+        numbers = (count.all, count.all - count.open, count.open, count.tokens_in, count.tokens_out)
+        rows.append((writer, *(f"{number:,}" for number in numbers), price))
+    columns = ("questions", "answered", "to ask", "tokens", "of answers at most", "price at most")
+    print_rows(("writer", *columns), rows, ", ".join(tasks), numbers=columns)
+    if judge is not None:
+        say(f"at most {2 * judged:,} verdicts by '{judge}'")
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:

@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow.parquet as pq
 
 from components.captions.generating.engines import Engine, engine_of
-from components.captions.generating.questions import questions_of
+from components.captions.generating.questions import asked_live, questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Settings
@@ -60,6 +60,16 @@ def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
     return {name: count(name) for name in settings.synthesize.tasks}
 
 
+def count_given(settings: Settings, asked: Sequence[Request]) -> TaskQuestions:
+    """The numbers of these questions."""
+    known, live = _KnownAnswers(settings), asked_live(settings)
+    stored, replayed = known.stored(asked), known.replayed - live
+    left = [question for question in asked if question.key not in stored | replayed]
+    characters = sum(len(content) for question in left for _, content in question.chat)
+    most = sum(question.sampling.max_tokens for question in left)
+    return TaskQuestions(len(asked), len(left), round(characters / _CHARACTERS_PER_TOKEN), most, True)
+
+
 class _KnownAnswers:
     """Answers in the store, and in the replay file, which is merged into it first."""
 
@@ -69,7 +79,7 @@ class _KnownAnswers:
         if replay is not None and replay.is_file():
             table = pq.read_table(replay, columns=["key", "task", "model"])
             rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        self._replayed = frozenset(key for key, _, _ in rows)
+        self.replayed = frozenset(key for key, _, _ in rows)
         self.replayed_of = Counter((task, model) for _, task, model in rows)
 
     def stored(self, questions: Iterable[Request]) -> set[str]:
@@ -84,7 +94,7 @@ class _KnownAnswers:
 
     def among(self, questions: Sequence[Request]) -> int:
         """The number of `questions` with an answer."""
-        return len(self.stored(questions) | self._replayed & {question.key for question in questions})
+        return len(self.stored(questions) | self.replayed & {question.key for question in questions})
 
 
 def _count_of_task(settings: Settings, name: str, answers: _KnownAnswers, new: float) -> TaskQuestions:
