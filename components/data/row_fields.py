@@ -97,14 +97,18 @@ class RowFields:
         return tuple(text for text in texts if isinstance(text, str) and text.strip())
 
 
-def found_columns(place: object, known: Collection[str], required: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+def found_columns(
+    place: object, known: Collection[str], required: Mapping[str, tuple[str, ...]], fix: str = ""
+) -> dict[str, str]:
     """Required role -> the first of its columns that is there; raises as `RowFields.columns`."""
     found = {name: next((one for one in names if one in known), None) for name, names in required.items()}
     if missing := [name for name, column in found.items() if column is None]:
         name = required[missing[0]][0]
         options = {CAPTIONS[0]: ", or name it by --text", "image": ", or name it by --image", "query": ""}
-        fix = f"call one {name}{options[name]}" if name in options else "correct --text, --item or --image"
-        raise InputError(f"{place} has the columns {', '.join(known) or 'of no name'} and none for '{name}': {fix}")
+        usual = f"call one {name}{options[name]}" if name in options else "correct --text, --item or --image"
+        raise InputError(
+            f"{place} has the columns {', '.join(known) or 'of no name'} and none for '{name}': {fix or usual}"
+        )
     return {name: column for name, column in found.items() if column is not None}
 
 

@@ -48,6 +48,7 @@ class RowFiles:
 
     Attributes:
         names: possible names without ending; a folder has one such file. Messages name the first as TSV.
+        fix: how to repair a missing column, for files that `prepare` does not read.
         by_split: whether there may be a file for each split instead, such as `train.csv` and `val.csv`.
         roles: fields that sources read themselves -> possible columns; rows have them under these names too.
         text, texts: the word for a row's text, and its plural, for messages.
@@ -58,6 +59,7 @@ class RowFiles:
     text: str
     texts: str
     by_split: bool = False
+    fix: str = ""
 
     @property
     def endings(self) -> Collection[str]:
@@ -104,7 +106,7 @@ class RowFiles:
 
     def _check(self, file: Path, required: Columns, names: Sequence[str]) -> set[str]:
         """The columns that are read."""
-        found = found_columns(file, names, required)
+        found = found_columns(file, names, required, self.fix)
         others = [role for role, of in self.roles.items() if role != "image" and len({*of} & {*names}) > 1]
         if twice := [name for name in names if name and names.count(name) > 1] + others:
             raise InputError(f"{file} names the column {twice[0]} twice: rename or remove one of them")

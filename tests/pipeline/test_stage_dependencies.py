@@ -8,6 +8,7 @@ from tests.pipeline import stage_dependencies as read
 
 SETTINGS_PASSED_ON = {
     ("validate", "synthesize"): "the name of the model in summary.json; other models give other answers, an input",
+    ("synthesize", "prepare"): "fields of rows in sources, which share their reader of files with tables of answers",
     ("seed", "dataset"): "the name of the MLflow experiment",
     ("repeat", "dataset"): "as for `seed`",
     ("repeat_mix", "dataset"): "as for `seed`",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
@@ -32,6 +32,8 @@ class Questions:
     options: Task
     settings: Settings
     model: str
+    answerable: Callable[[Request], bool] | None = None
+    """Which questions the engine can answer; the others are skipped. None: all of them."""
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -55,8 +57,11 @@ class Questions:
         sources = self.task.reads(self.options.input, self._accepts(), ask)
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):
-            for attempt in range(self.options.samples):
-                yield self.about(source, attempt)
+            for question in (self.about(source, attempt) for attempt in range(self.options.samples)):
+                if self.answerable is None or self.answerable(question):
+                    yield question
+                else:
+                    self.skipped["the table has no answer"] += 1
 
     def about(self, source: InputRow, attempt: int) -> Request:
         """The question about one row of inputs; `attempt` counts from 0."""
@@ -120,7 +125,7 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
             f"params.yaml: synthesize.tasks.{name}.judge_llm: the judge compares meanings, and an answer of this task "
             "means something else than its caption: remove the key"
         )
-    return Questions(task, tasks[name], settings, engine.model)
+    return Questions(task, tasks[name], settings, engine.model, getattr(engine, "has", None))
 
 
 def questions_without_block(settings: Settings, name: str, engine: Engine, **options: object) -> Questions:

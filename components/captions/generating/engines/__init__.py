@@ -49,7 +49,12 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
     except ValidationError as error:
         raise InputError(f"{where}: {explain_fault(error, options_type)}") from None
     engine: Engine = engine_type(options)
-    return engine
+    if (other := getattr(options, "otherwise", None)) is None:
+        return engine
+    if settings.llms.get(other, {}).get("engine") == kind:
+        raise InputError(f"{where}.otherwise: '{other}' is a {kind} too: name a model")
+    both: Engine = engine.or_else(make_engine(settings, other))  # type: ignore[attr-defined]
+    return both
 
 
 def engine_of(settings: Synthesize, task: str) -> Engine:

@@ -1,0 +1,197 @@
+"""Engine `table`: answers from a table that people, another tool or a vendor wrote, found by caption or by picture."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+
+from more_itertools import batched
+from pydantic import Field
+
+from components.captions.prompting.parsing import first_line
+from components.captions.prompting.request import Reply, Request, disarm
+from components.captions.prompting.tasks import find_task
+from components.core.settings import Block
+from components.core.system.errors import InputError
+from components.core.tables.files import file_hash
+from components.core.tables.records import PAIRS
+from components.data.row_files import RowFiles
+
+if TYPE_CHECKING:
+    from components.captions.generating.engines import Engine
+
+_BATCH = 1_000
+_PAIRS = Path("data/pairs/train.parquet")
+_Key = tuple[str, ...]
+"""The texts that a question is about, as it quotes them; or the picture."""
+_Answers = dict[_Key, list[str]]
+
+
+class TableOptions(Block):
+    """Settings of the engine `table`."""
+
+    path: Path
+    """TSV, CSV, JSON lines, a JSON list or Parquet."""
+    columns: dict[str, str] = Field(default_factory=dict)
+    """Prompt task -> the column with its answers; by default the column that has the name of the text that the task
+    writes, such as `paraphrase_1` or `negation`."""
+    caption: str = "caption"
+    """The column with the caption: a row answers questions about the same caption."""
+    image: str | None = None
+    """The column with the picture's path or name; where it is set, rows are found by it and not by caption."""
+    otherwise: str | None = None
+    """A key of `synthesize.llms` that answers what the table does not; without it, these are left out and counted."""
+
+
+@dataclass(frozen=True)
+class TableEngine:
+    """Gives the n-th row about a caption or a picture as the n-th answer about it."""
+
+    options: TableOptions
+    _read: dict[str, _Answers] = field(default_factory=dict)
+    _found: dict[str, set[tuple[_Key, int]]] = field(default_factory=lambda: defaultdict(set))
+    _missed: dict[str, Request] = field(default_factory=dict)
+    """By task: its answers, those that were asked for, and the first question without one."""
+
+    @cached_property
+    def model(self) -> str:
+        """Name and hash of the file."""
+        if not self.options.path.is_file():
+            raise InputError(f"params.yaml: synthesize.llms: table {self.options.path} is missing: correct its `path`")
+        return f"{self.options.path.name[:80]}@{file_hash(self.options.path)[:12]}"
+
+    def has(self, request: Request) -> bool:
+        """Whether the table answers the request."""
+        place = self._place(request)
+        if place is None:
+            self._missed.setdefault(request.task, request)
+        else:
+            self._found[request.task].add(place)
+        return place is not None
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Yield replies in order, then `report`."""
+        for batch in batched(requests, _BATCH):
+            yield [self.reply(request) for request in batch]
+        self.report()
+
+    def reply(self, request: Request) -> Reply:
+        """The answer to one request, or a failure."""
+        place = self._place(request)
+        if place is None:
+            return Reply(request, None, f"{self.options.path.name} has no answer")
+        return Reply(request, self._answers(request.task)[place[0]][place[1]])
+
+    def report(self) -> None:
+        """Say how many answers are about nothing that `has` was asked for; raises `InputError` if that is all."""
+        for task in dict.fromkeys([*self._found, *self._missed]):
+            self._report(task)
+
+    def _report(self, task: str) -> None:
+        used, of = len(self._found[task]), sum(map(len, self._answers(task).values()))
+        if not used:
+            about = next(iter(self._missed[task].source.inputs.values()))[:80]
+            raise InputError(
+                f"{self.options.path} answers no question of task '{task}', the first of which is about '{about}': "
+                "name the data's captions word for word, or its pictures in the column `image`"
+            )
+        if used < of:
+            print(
+                f"{task}: {of - used:,} of the {of:,} answers in {self.options.path.name} belong to no question: "
+                "their captions are others, or have more rows than `samples`"
+            )
+
+    def _place(self, request: Request) -> tuple[_Key, int] | None:
+        """Key and number of the answer."""
+        answers, number = self._answers(request.task), request.attempt
+        return next(((key, number) for key in self._keys(request) if number < len(answers.get(key, []))), None)
+
+    def _keys(self, request: Request) -> Iterator[_Key]:
+        """What a row may name: the texts of the question, or the picture's path, as much of it as a row has."""
+        if self.options.image is None:
+            yield tuple(disarm(request.source.inputs[name]) for name in find_task(request.task).inputs)
+            return
+        parts = PurePath(self._pictures.get(request.source.id, "")).parts
+        yield from ((PurePath(*parts[start:]).as_posix(),) for start in range(len(parts)))
+
+    @cached_property
+    def _pictures(self) -> dict[str, str]:
+        """Pair -> the picture's path."""
+        rows = (row for block in PAIRS.blocks(_PAIRS, ["id", "file"]) for row in block.to_pylist())
+        return {row["id"]: row["file"] or "" for row in rows}
+
+    def _answers(self, task: str) -> _Answers:
+        """The answers about the same texts or picture, in the order of the table."""
+        if task not in self._read:
+            self._read[task] = self._answers_in_file(task)
+        return self._read[task]
+
+    def _answers_in_file(self, name: str) -> _Answers:
+        task, path, image = find_task(name), self.options.path, self.options.image
+        about = [self._column(text) for text in task.inputs] if image is None else [image]
+        columns = [*about, self._column(name, (*task.outputs, name)[0])]
+        fix = f"correct `columns`, `caption` or `image` of this model, or name another in synthesize.tasks.{name}.llm"
+        files = RowFiles(names=(), roles={}, text="text", texts="texts", fix=fix)
+        if image is not None and any(text.startswith("other_") for text in task.inputs):
+            raise InputError(f"params.yaml: task '{name}' is about two captions: remove `image` of its table {path}")
+        if path.suffix not in files.endings:
+            raise InputError(f"{path}: a table of answers is a file {', '.join(sorted(files.endings))}: convert it")
+        found = defaultdict[_Key, list[str]](list)
+        for place, row in files.rows(path, {column: (column,) for column in columns}):
+            cells = [row.get(column) for column in columns]
+            if odd := [cell for cell in cells if not isinstance(cell, str | None)]:
+                raise InputError(f"{path}: {place} has {str(odd[0])[:60]!r}, which is no text: write a row per answer")
+            *texts, answer = (cell.strip() if cell else "" for cell in cells)
+            if answer and all(texts):
+                key = [self._as_asked(input_, text) for input_, text in zip(task.inputs, texts, strict=False)]
+                found[tuple(key) if image is None else (texts[0].removeprefix("./"),)].append(answer)
+        return found
+
+    def _column(self, text: str, usual: str | None = None) -> str:
+        return self.options.caption if text == "caption" else self.options.columns.get(text, usual or text)
+
+    def _as_asked(self, name: str, text: str) -> str:
+        """A cell as a question about it quotes it; another task's answer is read as one."""
+        return disarm(text if "caption" in name else first_line(text) or "")
+
+    def or_else(self, other: Engine) -> TableOrModel:
+        """An engine that gives `other` the questions that the table does not answer."""
+        return TableOrModel(self, other)
+
+
+@dataclass(frozen=True)
+class TableOrModel:
+    """A table, and a model for the questions that it does not answer."""
+
+    table: TableEngine
+    other: Engine
+
+    @property
+    def model(self) -> str:
+        """Both names."""
+        return f"{self.table.model} or {self.other.model}"
+
+    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
+        """Yield the model's replies as they arrive, and those of the table between and after them."""
+        ready = list[Request]()
+
+        def rest() -> Iterator[Request]:
+            for request in requests:
+                if self.table.has(request):
+                    ready.append(request)
+                else:
+                    yield request
+
+        for replies in self.other.answer(rest()):
+            yield replies
+            yield [self.table.reply(request) for request in ready]
+            ready.clear()
+        yield [self.table.reply(request) for request in ready]
+        self.table.report()
+
+
+ENGINE = (TableOptions, TableEngine)
