@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -13,19 +12,20 @@ import typer
 
 from components.captions.generating.asking import (
     MeaningJudge,
-    Pair,
     SynthesisCounts,
     ask,
     outcomes,
-    stored_texts,
+    revisions,
+    usable_pairs,
     write_answers,
 )
+from components.captions.generating.batches import write_requests
 from components.captions.generating.engines import Engine, engine_of
 from components.captions.generating.questions import Questions, import_replay, questions_of
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Request
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
+from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.core.system.project import from_root, in_project, start
 from components.core.tables.work_shard import Shard
@@ -52,7 +52,7 @@ def run(
         print(f"{name}: {counts.generated:,} new answers by '{who}', {counts.replayed:,} from the store")
         faults = None
         if judge is not None:
-            judged = judge.ask(store, lambda: _pairs(store, questions, shard), name, counts.total)
+            judged = judge.ask(store, lambda: usable_pairs(store, questions, shard), name, counts.total)
             print(f"{name}: {judged.generated:,} new verdicts by '{judge.llm}', {judged.replayed:,} from the store")
             counts += priced(judged, settings, judge.llm)
             faults = partial(judge.faults, store)
@@ -88,21 +88,8 @@ def _ask(store: GenerationStore, engine: Engine, questions: Questions, shard: Sh
     title, most = questions.task.name, questions.most // (shard.of if shard else 1)
     counts = ask(store, engine, questions.read(shard), title, most)
     if questions.task.judges is not None:
-        counts += ask(store, engine, _revisions(store, questions, shard), f"{title}: revisions", None)
+        counts += ask(store, engine, revisions(store, questions, shard), f"{title}: revisions", None)
     return counts
-
-
-def _pairs(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Pair]:
-    """The source and the text of every usable answer."""
-    source = questions.task.inputs[0]
-    return ((row.inputs[source], text) for row, text in stored_texts(store, questions, shard) if text is not None)
-
-
-def _revisions(store: GenerationStore, questions: Questions, shard: Shard | None) -> Iterator[Request]:
-    """The judged task's questions for the candidates that the judge does not accept."""
-    for question, verdict, _ in outcomes(store, questions.read(shard)):
-        if questions.rejects(verdict):
-            yield questions.revision(question)
 
 
 @in_project
@@ -115,19 +102,30 @@ def main(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Count the unanswered questions; generate nothing.")
     ] = False,
+    batch_out: Annotated[
+        Path | None,
+        typer.Option(help="With --task: write its unanswered questions to this new file for a batch API; ask nothing."),
+    ] = None,
     profile: Annotated[str | None, typer.Option(help="Profile to apply over params.yaml, without writing it.")] = None,
     export: Annotated[Path | None, typer.Option(help="Write the whole store to this Parquet file afterwards.")] = None,
 ) -> None:
     """Ask a language model a task's question about every row of its input table.
 
     Examples: python -m components.captions.synthesize --task paraphrase_1; ... --task paraphrase_1 --shard 0/4;
-    ... --task paraphrase_1 --dry-run
+    ... --task paraphrase_1 --dry-run; ... --task paraphrase_1 --batch-out requests.jsonl
     """
     settings = load_checked() if profile is None else settings_with(profile)
     chosen = Shard.parse(shard) if shard is not None else None
+    if batch_out is not None and task is None:
+        raise InputError("--batch-out writes the questions of one task: add --task, a key of synthesize.tasks")
     for name in [task] if task is not None else settings.synthesize.tasks:
         if dry_run:
             print(_plan(settings, name))
+        elif batch_out is not None:
+            with closing(GenerationStore(settings.synthesize.store)) as store:
+                if not fresh:
+                    import_replay(store, settings)
+                print(write_requests(from_root(batch_out), store, settings, name, chosen))
         elif chosen is not None or name not in settings.synthesize.tasks:
             run(settings, name, fresh=fresh, shard=chosen)
         else:

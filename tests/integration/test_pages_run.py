@@ -48,6 +48,8 @@ ELSEWHERE = {
     "cliptune init data/catalogue": "tests/integration/test_newcomer.py",
     "cliptune profile apply catalogue": "tests/integration/test_newcomer.py",
     "cliptune init data/photographs --captions": "tests/unit/captions/test_caption_folder.py",
+    "python -m components.captions.synthesize": "tests/unit/captions/generating/test_batches.py",
+    "cliptune answers import --batch": "tests/unit/captions/generating/test_batches.py",
     "cliptune caption": "tests/unit/cli/commands/test_import.py",
     "cliptune profile apply flickr8k": "tests/integration/test_photographs.py",
     "cliptune profile apply cub": "tests/pipeline/test_paper_recipes.py",

@@ -129,6 +129,19 @@ def stored_texts(
         yield question.source, None if answer is None else questions.task.parse(answer)
 
 
+def usable_pairs(store: GenerationStore, questions: Questions, shard: Shard | None = None) -> Iterator[Pair]:
+    """The source and the text of every usable answer."""
+    source = questions.task.inputs[0]
+    return ((row.inputs[source], text) for row, text in stored_texts(store, questions, shard) if text is not None)
+
+
+def revisions(store: GenerationStore, questions: Questions, shard: Shard | None = None) -> Iterator[Request]:
+    """The judged task's questions for the candidates that the judge does not accept."""
+    for question, verdict, _ in outcomes(store, questions.read(shard)):
+        if questions.rejects(verdict):
+            yield questions.revision(question)
+
+
 def write_answers(path: Path, store: GenerationStore, questions: Questions, faults: Faults | None = None) -> int:
     """Write the table block by block; returns the number of questions without a usable answer.
 
@@ -219,26 +232,27 @@ class MeaningJudge:
         self, store: GenerationStore, pairs: Callable[[], Iterable[Pair]], title: str, most: int | None
     ) -> SynthesisCounts:
         """Have the verdicts on `pairs`, which are read twice, in the store."""
-        there = (self._there(pair) for pair in pairs())
-        counts = ask(store, self.engine, there, f"{title}: judge", most)
-        return counts + ask(store, self.engine, self._second(store, pairs()), f"{title}: judge, back", None)
+        counts = ask(store, self.engine, map(self.there, pairs()), f"{title}: judge", most)
+        return counts + ask(store, self.engine, self.back(store, pairs()), f"{title}: judge, back", None)
 
     def faults(self, store: GenerationStore, pairs: Sequence[Pair]) -> list[str | None]:
         """For each pair None if both answers are "yes", else the reason."""
-        both = [(self._there(pair).key, self._there(pair[::-1]).key) for pair in pairs]
+        both = [(self.there(pair).key, self.there(pair[::-1]).key) for pair in pairs]
         found = store.answers({key for keys in both for key in keys})
         return [next(filter(None, (self._fault(found.get(key)) for key in keys)), None) for keys in both]
+
+    def there(self, pair: Pair) -> Request:
+        """The question whether the answer means the same as its source."""
+        return self._questions.about(InputRow("", 0, {"caption": pair[0], "paraphrase": pair[1]}), 0)
+
+    def back(self, store: GenerationStore, pairs: Iterable[Pair]) -> Iterator[Request]:
+        """The questions in the other direction, about the pairs whose first verdict is "yes"."""
+        for there, verdict, _ in outcomes(store, map(self.there, pairs)):
+            if self._fault(verdict) is None:
+                source, answer = there.source.inputs.values()
+                yield self.there((answer, source))
 
     def _fault(self, verdict: str | None) -> str | None:
         if verdict is None:
             return f"{REASON}: no answer"
         return REASON if self._questions.rejects(verdict) else None
-
-    def _there(self, pair: Pair) -> Request:
-        return self._questions.about(InputRow("", 0, {"caption": pair[0], "paraphrase": pair[1]}), 0)
-
-    def _second(self, store: GenerationStore, pairs: Iterable[Pair]) -> Iterator[Request]:
-        for there, verdict, _ in outcomes(store, map(self._there, pairs)):
-            if self._fault(verdict) is None:
-                source, answer = there.source.inputs.values()
-                yield self._there((answer, source))

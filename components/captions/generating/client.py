@@ -76,6 +76,8 @@ class ServerOptions(Block):
     """Environment variable with the API key; unset where the server needs none."""
     prices: tuple[float, float] | None = None
     """Price of a million input and of a million output tokens; runs then log the cost of their answers."""
+    batch_prices: tuple[float, float] | None = None
+    """The same in a batch, for `cliptune plan --cost`; half of `prices` when not given."""
     seeds: bool = False
     """Send a seed with each request; servers on CPUs refuse it."""
     extra: dict[str, Any] = Field(default_factory=dict)

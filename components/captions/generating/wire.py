@@ -113,6 +113,7 @@ _REFUSED = (
 _NO_CREDIT = {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "account_deactivated"}
 _PAYMENT_REQUIRED = 402
 _LONGEST_SENTENCE = 200
+FILTERED = "the server's content filter stopped the answer"
 
 
 class MalformedError(Exception):
@@ -244,7 +245,7 @@ def answer_in(content: object) -> ModelAnswer:
     except (TypeError, KeyError, IndexError, AttributeError):
         raise MalformedError("response without an answer") from None
     if ended_by == "content_filter":
-        raise FilteredError("the server's content filter stopped the answer")
+        raise FilteredError(FILTERED)
     if text is not None and not isinstance(text, str):
         raise MalformedError("response without an answer")
     # PostgreSQL keeps no NUL, and no database half of a surrogate pair.

@@ -24,6 +24,8 @@ PICTURE = "\N{OBJECT REPLACEMENT CHARACTER}"
 
 _LETTERS_A_TOKEN = 200
 """More than any tokenizer's longest token."""
+CUT = "the answer was cut"
+"""Beginning of the reason of an answer without its end."""
 MORE_TOKENS = 4
 """Factor of `max_tokens` when a question is repeated because the end of its answer was missing."""
 
@@ -184,7 +186,7 @@ class Reply:
         if len(answer.text) > _LETTERS_A_TOKEN * tokens:
             return Reply(request, None, f"the answer is too long for {tokens} tokens: the server ignores max_tokens")
         if request.lacks_its_end(answer):
-            return Reply(request, None, f"the answer was cut at {tokens} tokens: raise the task's max_tokens")
+            return Reply(request, None, f"{CUT} at {tokens} tokens: raise the task's max_tokens")
         if not without_thought(answer.text):
             return Reply(request, None, "the model said nothing")
         return Reply(request, answer.text, tokens=answer.tokens)

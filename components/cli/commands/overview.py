@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _STATES = {"runs": "yellow", "runs after others": "yellow", "up to date": "green"}
 _STATUSES = {"ok": "green", "warn": "yellow", "fail": "red", "not used": "dim"}
 _COSTS = ("stage", "work", "tokens in + out", "time")
+_PRICES = {"price": "price", "batch_price": "in a batch"}
 
 
 @in_project
@@ -39,7 +40,9 @@ def plan(
     ] = None,
     prices: Annotated[
         tuple[float, float] | None,
-        typer.Option(help="With --cost: price of a million input and of a million output tokens of a hosted model."),
+        typer.Option(
+            help="With --cost: price of a million input and of a million output tokens; by default the model's."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -152,25 +155,29 @@ def print_costs(costs: Sequence[Cost]) -> None:
     if not costs:
         say("no stage would run")
         return
-    priced = any(cost.price is not None for cost in costs)
+    prices = [name for name in _PRICES if any(getattr(cost, name) is not None for cost in costs)]
     rows = []
     for cost in costs:
         time = "?" if cost.seconds is None else shown_time(cost.seconds)
         row = [cost.stage, cost.work, _tokens(cost.questions, cost.tokens_in, cost.tokens_out), time]
-        rows.append([*row, *([f"{cost.price:.2f}" if cost.price is not None else ""] if priced else [])])
-    columns = (*_COSTS, "price") if priced else _COSTS
-    print_rows(columns, [*rows, _total(costs, priced)], numbers=("time", "price"))
+        rows.append([*row, *(_price(getattr(cost, name)) for name in prices)])
+    columns = (*_COSTS, *(_PRICES[name] for name in prices))
+    print_rows(columns, [*rows, _total(costs, prices)], numbers=("time", *_PRICES.values()))
     for note in dict.fromkeys(note for cost in costs for note in cost.notes):
         stages = ", ".join(cost.stage for cost in costs if note in cost.notes)
         say(f"{stages}: {note}", err=True)
 
 
-def _total(costs: Sequence[Cost], priced: bool) -> list[str]:
+def _total(costs: Sequence[Cost], prices: Sequence[str]) -> list[str]:
     is_partial = any(cost.seconds is None for cost in costs)
     time = shown_time(sum(cost.seconds or 0.0 for cost in costs))
     sums = (sum(getattr(cost, name) for cost in costs) for name in ("questions", "tokens_in", "tokens_out"))
     row = [f"{len(costs)} stages", "", _tokens(*sums), f"over {time}" if is_partial else time]
-    return row + ([f"{sum(cost.price or 0.0 for cost in costs):.2f}"] if priced else [])
+    return row + [_price(sum(getattr(cost, name) or 0.0 for cost in costs)) for name in prices]
+
+
+def _price(price: float | None) -> str:
+    return "" if price is None else f"{price:.2f}"
 
 
 def _tokens(questions: int, tokens_in: int, tokens_out: int) -> str:

@@ -67,17 +67,32 @@ def export_file(
 @store.command("import")
 @in_project
 def import_files(
-    paths: Annotated[list[Path], typer.Argument(help="Parquet files that `cliptune answers export` wrote.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Parquet files that `cliptune answers export` wrote, or files of a batch.")
+    ],
     url: StoreUrl = None,
+    batch: Annotated[
+        bool, typer.Option("--batch", help="The files are a batch's results: its output files and its error files.")
+    ] = False,
+    profile: Annotated[
+        str | None, typer.Option(help="With --batch: the profile that wrote the requests, if params.yaml did not.")
+    ] = None,
 ) -> None:
-    """Merge exports into the store; existing answers stay unchanged.
+    """Merge exports, or the results of a batch, into the store; existing answers stay unchanged.
 
-    Examples: cliptune answers import generations.parquet; cliptune answers import night/*.parquet
+    Examples: cliptune answers import generations.parquet; cliptune answers import night/*.parquet;
+    cliptune answers import --batch output.jsonl errors.jsonl
     """
     files = [from_root(path) for path in paths]
     if missing := [path for path in files if not path.is_file()]:
-        raise InputError(f"{missing[0]} is missing: name a file that `cliptune answers export` wrote")
+        kind = "a batch's output or error file" if batch else "a file that `cliptune answers export` wrote"
+        raise InputError(f"{missing[0]} is missing: name {kind}")
+    if not batch and (lines := [path for path in files if path.suffix == ".jsonl"]):
+        raise InputError(f"{lines[0]} is not an export of a store: add --batch if it holds a batch's results")
     with closing(_open(url, must_exist=False)) as opened:
+        if batch:
+            say(_import_batch(opened, files, profile))
+            return
         for path in files:
             say(f"{path}: {opened.import_parquet(path):,} new answers")
 
@@ -188,6 +203,14 @@ def _print_plan(
     print_rows(("writer", *columns), rows, ", ".join(tasks), numbers=columns)
     if judge is not None:
         say(f"at most {2 * judged:,} verdicts by '{judge}'")
+
+
+def _import_batch(opened: GenerationStore, files: list[Path], profile: str | None) -> str:
+    from components.captions.generating.batches import import_results
+    from components.core.settings import load_settings
+    from components.core.system.profiles import settings_with
+
+    return import_results(opened, settings_with(profile) if profile else load_settings(), files)
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from components.captions.generating.engines import make_engine
+from components.captions.generating.engines.server import ServerEngine
 from components.captions.test_queries.kinds import written_files
 from components.cli.costing.questions import TaskQuestions, count_questions
 from components.cli.costing.rates import Rates, Unit
@@ -38,7 +40,7 @@ class Cost:
     Attributes:
         seconds: None if a rate is unknown.
         questions, tokens_in, tokens_out: to a language model; the tokens of its answers are an upper bound.
-        price: of the tokens, if prices are given and a server answers.
+        price, batch_price: of the tokens sent one by one, and in a batch, if prices are known and a server answers.
         notes: unknown rates, and reasons why a number is a guess.
     """
 
@@ -49,11 +51,15 @@ class Cost:
     tokens_in: int = 0
     tokens_out: int = 0
     price: float | None = None
+    batch_price: float | None = None
     notes: tuple[str, ...] = ()
 
 
 class Costing:
-    """Costs of a profile's stages; `prices` are of a million tokens of questions and answers, for engine `server`."""
+    """Costs of a profile's stages.
+
+    `prices` are of a million tokens of questions and answers, for engine `server`; by default those of the model.
+    """
 
     def __init__(self, settings: Settings, rates: Rates, prices: tuple[float, float] | None = None) -> None:
         self._settings, self._rates, self._prices = settings, rates, prices
@@ -120,9 +126,7 @@ class Costing:
             asked = 2 * questions.open
             counts.append((asked, "questions", self._engine(task.judge_llm)))
             notes.append(f"the time is with at most {asked:,} questions to '{task.judge_llm}' as its judge")
-        price = None
-        if self._prices is not None and engine == "server":
-            price = (questions.tokens_in * self._prices[0] + questions.tokens_out * self._prices[1]) / 1e6
+        price, batch_price = self._both_prices(block.model_of(task), questions)
         done = questions.all - questions.open
         work = f"{questions.open:,} questions" + (f", {done:,} have an answer" if done else "")
         return replace(
@@ -131,7 +135,18 @@ class Costing:
             tokens_in=questions.tokens_in,
             tokens_out=questions.tokens_out,
             price=price,
+            batch_price=batch_price,
         )
+
+    def _both_prices(self, llm: str, questions: TaskQuestions) -> list[float | None]:
+        """Prices of a task's questions sent one by one and in a batch."""
+        engine = make_engine(self._settings.synthesize, llm) if self._engine(llm) == "server" else None
+        if not isinstance(engine, ServerEngine):
+            return [None, None]
+        live = self._prices or engine.options.prices
+        batch = engine.options.batch_prices or (live and (live[0] / 2, live[1] / 2))
+        tokens = questions.tokens_in, questions.tokens_out
+        return [(tokens[0] * each[0] + tokens[1] * each[1]) / 1e6 if each else None for each in (live, batch)]
 
     def _engine(self, llm: str) -> str:
         return str(self._settings.synthesize.llms[llm]["engine"])

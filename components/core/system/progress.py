@@ -20,7 +20,7 @@ def bar(title: str, total: int | None, unit: str, initial: int = 0) -> tqdm:  # 
     )
 
 
-def track(items: Iterable[T], title: str, total: int, unit: str) -> Iterator[T]:
+def track(items: Iterable[T], title: str, total: int | None, unit: str) -> Iterator[T]:
     """Yield `items` while a bar counts them."""
     with bar(title, total, unit) as progress:
         for item in items:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 from threading import Thread
+from typing import Any
 
 from components.captions.generating.client import LlmClient, ServerOptions
-from components.captions.generating.wire import Parameters
+from components.captions.generating.wire import Parameters, body_of
 from components.captions.prompting.request import Reply, Request
 from components.core.system.errors import InputError
 from components.core.tables.files import content_hash
@@ -40,6 +41,10 @@ class ServerEngine:
         revision = f"@{self.options.revision}" if self.options.revision else ""
         extra = json.dumps(self.options.extra, sort_keys=True)
         return self.options.model + revision + (f"+{content_hash(extra)[:8]}" if self.options.extra else "")
+
+    def body(self, request: Request) -> tuple[str, dict[str, Any]]:
+        """Path and JSON body of a request."""
+        return body_of(request, self.options.model, self._parameters)
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
         """Yield replies as they arrive, with at most `concurrency` requests in flight."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -209,10 +210,12 @@ def test_costs_of_stages_are_above_their_total(capsys: pytest.CaptureFixture[str
     ]
     assert shown.err == f"synthesize@a: {note}\n"
     assert "price" not in shown.out
-    print_costs([trains, *(Cost("synthesize@a", "", 1.0, price=price) for price in (1.25, 2.0))])
+    priced = (Cost("synthesize@a", "", 1.0, price=price, batch_price=price / 4) for price in (1.0, 2.0))
+    print_costs([trains, *priced])
     shown = capsys.readouterr()
     assert "price" in shown.out
-    assert "3.25" in shown.out
+    assert "in a batch" in shown.out
+    assert re.search(r"3\.00 +│ +0\.75", shown.out)
 
 
 def test_only_stages_that_would_run_have_a_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

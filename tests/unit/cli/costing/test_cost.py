@@ -154,6 +154,11 @@ def test_a_server_has_a_time_only_with_a_rate_and_a_price_only_with_prices(cost:
     assert "no rate for questions of server on a machine: give it with --rates" in priced.notes
     assert priced.price == pytest.approx((2 * priced.tokens_in + 10 * priced.tokens_out) / 1e6)
     assert priced.tokens_out == priced.questions * 40
+    assert priced.batch_price == pytest.approx((priced.price or 0) / 2)
+    # The prices of the model's block, and in a batch its own.
+    raw_params["synthesize"]["llms"]["student"] |= {"prices": [4, 20], "batch_prices": [1, 5]}
+    own = cost([stage])[stage]
+    assert (own.price, own.batch_price) == pytest.approx((2 * (priced.price or 0), (priced.price or 0) / 2))
     rates = RATES.model_copy(update={"per_second": RATES.per_second | {"questions": {"server": 100}}})
     unjudged = cost([stage], rates)[stage]
     raw_params["synthesize"]["tasks"]["paraphrase_1"]["judge_llm"] = "student"
