@@ -123,10 +123,6 @@ def _size(one: Scene, other: Scene, rng: random.Random) -> Contrast | None:
     return (rng.choice(shared),) * 2 if shared else None
 
 
-def _background(one: Scene, other: Scene, _rng: random.Random) -> Contrast | None:
-    return (one.colour, other.colour) if one.colour != other.colour else None
-
-
 def _position(one: Scene, other: Scene, _rng: random.Random) -> Contrast | None:
     placed = one.position and other.position and one.position != other.position
     return (one.position, other.position) if placed else None
@@ -139,5 +135,8 @@ def _object(one: Scene, other: Scene, rng: random.Random) -> Contrast | None:
 
 
 _CONTRASTS: dict[str, Callable[[Scene, Scene, random.Random], Contrast | None]] = {
-    "size": _size, "background": _background, "position": _position, "object": _object,
-}  # fmt: skip
+    "size": _size,
+    "background": lambda one, other, _: (one.colour, other.colour) if one.colour != other.colour else None,
+    "position": _position,
+    "object": _object,
+}

@@ -123,9 +123,7 @@ def test_answers_that_the_judge_rejects_are_not_accepted(
     assert {row["source"] for row in stage.rows("paraphrase_2")} == {"ONE DOG 0", "ONE DOG 1"}
 
 
-def test_every_caption_gets_its_samples_once_and_the_second_step_rewrites_them(
-    stage: Stage, engine: FakeEngine
-) -> None:
+def test_captions_get_their_samples_once_and_the_second_step_rewrites_them(stage: Stage, engine: FakeEngine) -> None:
     counts = stage.run("paraphrase_1")
     rows, path = stage.rows("paraphrase_1"), stage.file("paraphrase_1")
     wanted = [(pair, sample) for pair in ("p0", "p1", "p3", "p5", "p6") for sample in (0, 1)]

@@ -77,9 +77,7 @@ def _log(tmp_path: Path) -> list[int]:
     return checked_parts
 
 
-def test_processes_give_the_same_pictures_in_the_same_order(
-    parts: list[PictureChunk], run: Run, tmp_path: Path
-) -> None:
+def test_processes_give_the_same_pictures_in_order(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:
     one = run(parts)
     assert one == run(parts, 3)
     assert _log(tmp_path) == sorted([*range(PARTS)] * 2)
@@ -90,9 +88,7 @@ def test_processes_give_the_same_pictures_in_the_same_order(
     assert one[2 : IN_PART + 1] == [replace(sample, raw=None) for sample in read[1:]]
 
 
-def test_only_changes_are_checked_again_and_a_killed_process_is_one_line(
-    parts: list[PictureChunk], run: Run, tmp_path: Path
-) -> None:
+def test_only_changes_are_checked_or_the_kill_is_named(parts: list[PictureChunk], run: Run, tmp_path: Path) -> None:
     before = run(parts)
     _log(tmp_path)
     assert run([*parts[:2], PictureChunk("another stamp", parts[2].read, 1), *parts[3:]]) == before

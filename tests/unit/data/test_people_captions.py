@@ -1,4 +1,4 @@
-"""Tables made of several people's captions of one picture, and experts' ratings of captions."""
+"""Tables made of several people's captions and experts' ratings; captions made of fields."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from components.data.people_captions import (
     roles_exchanged,
 )
 from components.data.sources.flickr import RATINGS, caption_ratings
+from components.data.text_template import TextTemplate
 from components.training.checks import check
 from components.training.rows.tables import join_rows
 from tests.unit.data.sources.published_folders import COUNTS, write_flickr8k
@@ -133,20 +134,6 @@ def test_one_caption_of_a_picture_trains_and_all_of_them_test(flickr: Settings, 
 CAPTIONS = {"8.png#0": "one", "9.png#0": "two"}
 
 
-def test_ratings_that_are_not_as_published_are_refused(tmp_path: Path) -> None:
-    for content, message in (
-        (b"8.png\t9.png#0\t1\t1\n", "line 1 is not an image, a caption's key and three of 1 to 4"),
-        (b"8.png\t9.png#0\t1\t1\t2\n8.png\t9.png#0\t1\t1\t5\n", "line 2 is not an image, .* three of 1 to 4"),
-        (b"8.png\t9.png#0\t1\t1\tnan\n", "three of 1 to 4"),
-        (b"8.png 9.png#0 1 1 1\n", "line 1 is not an image"),
-        (b"8.png\t9.png#7\t1\t1\t1\n", "line 1 names an unknown caption '9.png#7': download the captions again"),
-        (b"8.png\t9.png#0\t1\t1\t\xff\n", r"is not UTF-8 \(byte 18\)"),
-    ):
-        (tmp_path / RATINGS).write_bytes(content)
-        with pytest.raises(InputError, match=f"ExpertAnnotations.txt.* {message}"):
-            caption_ratings(tmp_path / RATINGS, CAPTIONS, {"8.png": "id"})
-
-
 NEGATIONS = (
     ("no", "A brown dog digs a hole .", "No brown dog digs a hole ."),
     ("no", "three young girls sing .", "No young girls sing ."),
@@ -193,9 +180,100 @@ RELATIONS = (
 )
 
 
-def test_captions_are_made_false_by_narrow_rules() -> None:
+def test_captions_are_made_false_and_ratings_refused_by_narrow_rules(tmp_path: Path) -> None:
     wrong = [(cue, text) for cue, text, negation in NEGATIONS if negated(text, cue) != negation]
     wrong += [("attributes", text) for text, false in ATTRIBUTES if attributes_exchanged(text) != false]
     wrong += [("roles", text) for text, false in ROLES if roles_exchanged(text) != false]
     wrong += [("relation", text) for text, false in RELATIONS if relation_turned(text) != false]
     assert not wrong
+    for content, message in (
+        (b"8.png\t9.png#0\t1\t1\n", "line 1 is not an image, a caption's key and three of 1 to 4"),
+        (b"8.png\t9.png#0\t1\t1\t2\n8.png\t9.png#0\t1\t1\t5\n", "line 2 is not an image, .* three of 1 to 4"),
+        (b"8.png\t9.png#0\t1\t1\tnan\n", "three of 1 to 4"),
+        (b"8.png 9.png#0 1 1 1\n", "line 1 is not an image"),
+        (b"8.png\t9.png#7\t1\t1\t1\n", "line 1 names an unknown caption '9.png#7': download the captions again"),
+        (b"8.png\t9.png#0\t1\t1\t\xff\n", r"is not UTF-8 \(byte 18\)"),
+    ):
+        (tmp_path / RATINGS).write_bytes(content)
+        with pytest.raises(InputError, match=f"ExpertAnnotations.txt.* {message}"):
+            caption_ratings(tmp_path / RATINGS, CAPTIONS, {"8.png": "id"})
+
+
+FULL: dict[str, Any] = {
+    "title": "Mug", "brand": "Acme", "price": 7.0, "text_price": "12.5", "tags": ["red", "new"],
+    "nothing": float("nan"), "metadata": {"brand": "Inner", "size": {"cm": 8}}, "flat.name": "flat",
+    "captions": ["one", " two ", None, ""],
+    "sentences": [{"raw": "a mug"}, {"raw": "a cup"}], "zero": 0, "no": False, "blank": " ", "none": None, "empty": [],
+}  # fmt: skip
+
+
+def test_templates_give_captions_and_lists_several() -> None:
+    for template, caption in [
+        ("title", "Mug"),
+        ("title, brand , price", "Mug, Acme, 7"),
+        ("title, nothing, blank, none, empty, brand", "Mug, Acme"),
+        ("title, zero", "Mug, 0"),
+        ("title, tags", "Mug, red, new"),
+        ("{title} ({tags})", "Mug (red, new)"),
+        ("{metadata.brand}, {metadata.size.cm} cm", "Inner, 8 cm"),
+        ("metadata.brand, title", "Inner, Mug"),
+        ("{flat.name}", "flat"),
+        ("{title} for {price:.2f} EUR", "Mug for 7.00 EUR"),
+        ("{text_price:.2f}", "12.50"),
+        ("{title:>5}!", "Mug!"),
+        # A missing value is left out with the words before it ...
+        ("{title} by {none}, {tags}", "Mug, red, new"),
+        ("{none}, {title}", "Mug"),
+        ("{none} {title}", "Mug"),
+        ("{title} by {none}", "Mug"),
+        # ... and a part in brackets as a whole.
+        ("{title}[ (by {none})] for {price} EUR", "Mug for 7 EUR"),
+        ("{title}[ (by {brand})][ for {nothing} EUR]", "Mug (by Acme)"),
+        ("[{none}: ]{title}", "Mug"),
+        ("{title} [[{price}]] {{x}}", "Mug [7] {x}"),
+        # Without a value in front of these words, the text would be wrong: no caption.
+        ("{title} (by {none}) for {price} EUR", ""),
+        ("{title} for {none} EUR", ""),
+        ("{none} by {brand}", ""),
+        ("{title} (by {none}, {price})", ""),
+        ("{none}[ by {brand}]", ""),
+        ("{none}", ""),
+        ("[{none}]", ""),
+    ]:
+        made = TextTemplate(template)
+        assert made.of(FULL) == caption
+        assert made.captions(FULL) == ((caption,) if caption else ())
+        if not caption:
+            assert "no value of 'none', which prepare.text needs" in made.lacks(FULL)
+    assert TextTemplate("captions").captions(FULL) == ("one", "two")
+    assert TextTemplate("{sentences}").captions(FULL) == ("a mug", "a cup")
+    assert TextTemplate("{captions}!").captions(FULL) == ("one, two!",)
+    made = TextTemplate("{metadata.brand} {title} {colour}")
+    assert made.unknown(["metadata", "title"]) == ["colour"]
+
+
+def test_wrong_templates_and_values_that_cannot_be_shown_are_refused() -> None:
+    for template, message in [
+        ("{title", "is not a template"),
+        ("title}", "is not a template"),
+        ("{title}[ by {brand}", "is not a template"),
+        ("{title}]", "is not a template"),
+        ("{title}[ by Acme]", "is not a template"),
+        ("{title}[ by [{brand}]]", "is not a template"),
+        ("{} {}", "names no column"),
+        ("", "names no column"),
+        ("{price:title}", "unknown format"),
+        ("{price:999999999}", "unknown format"),
+        ("{price!r}", "unknown format"),
+    ]:
+        with pytest.raises(InputError, match=message) as caught:
+            TextTemplate(template)
+        assert "\n" not in str(caught.value)
+    for template, message in [
+        ("title, metadata", r"'metadata' holds fields, which are not a text: name a field in it, .*metadata\.brand"),
+        ("{title} {nested}", "'nested' holds a list of dict"),
+        ("raw", "'raw' holds bytes"),
+        ("{title:.2f}", r"'title' is 'Mug', which the format '\.2f' of prepare\.text cannot show"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            TextTemplate(template).of(FULL | {"nested": [{"a": 1}], "raw": b"x"})

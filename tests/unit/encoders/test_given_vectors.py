@@ -114,7 +114,7 @@ def folder(tmp_path: Path) -> Path:
     return copy
 
 
-def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(under_test: EncoderUnderTest) -> None:
+def test_sentence_encoders_give_unit_vectors(under_test: EncoderUnderTest, folder: Path) -> None:
     found = under_test.encoder.embed_texts(TEXTS, title="embed")
     assert (found.shape, found.dtype) == ((5, 384), np.float32)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
@@ -122,9 +122,6 @@ def test_it_is_a_text_encoder_of_unit_vectors_in_the_order_given(under_test: Enc
     np.testing.assert_allclose(found[:2], embed(TEXTS[:2]), atol=1e-5)
     assert not isinstance(under_test.encoder, ImageEncoder)
     assert (under_test.name, under_test.image_tower_sha256, under_test.preparation) == ("model", None, None)
-
-
-def test_without_a_list_of_modules_token_states_are_averaged(under_test: EncoderUnderTest, folder: Path) -> None:
     (folder / "modules.json").unlink()
     shutil.rmtree(folder / "1_Pooling")
     found = load_sentence_encoder(folder)

@@ -136,9 +136,7 @@ WORSENING = [
 
 
 @pytest.mark.parametrize(("metric", "pick", "options"), WORSENING)
-def test_best_weights_are_exported(
-    metric: str, pick: Any, options: dict[str, Any], world: World, tmp_path: Path
-) -> None:
+def test_the_best_is_exported(metric: str, pick: Any, options: dict[str, Any], world: World, tmp_path: Path) -> None:
     entry = {"method": "paraclip", "schedule": "constant"} | options
     folder = _run(world, entry, tmp_path, select_checkpoint=metric, validate_every=1)
     values = [metric.value for metric in make_client().get_metric_history(_last_run().info.run_id, metric)]
@@ -203,7 +201,7 @@ def test_a_number_that_is_not_finite_fails_the_run_and_keeps_the_batch(world: Wo
     assert list((world.folder / "state").glob(f"tried-*/step-{report['step'] - 1:08d}"))
 
 
-def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(
+def test_a_killed_run_ends_like_an_undisturbed_one(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = {"method": "laclip_ft", "rewrites": ["rewrite"], "warmup_steps": 1}
@@ -229,7 +227,7 @@ def test_a_killed_run_resumes_and_ends_like_an_undisturbed_one(
     torch.testing.assert_close(_state(tmp_path / "killed" / "tried"), whole, rtol=0, atol=0)
 
 
-def test_weights_are_ensembled_with_the_bases(world: World, tmp_path: Path) -> None:
+def test_weights_are_averaged_with_the_bases_where_they_start_from_them(world: World, tmp_path: Path) -> None:
     share = 0.5
     entry = {"method": "paraclip", "epochs": 1}
     tuned = _state(_run(world, entry, tmp_path / "whole"))
@@ -238,6 +236,16 @@ def test_weights_are_ensembled_with_the_bases(world: World, tmp_path: Path) -> N
     assert not torch.equal(tuned["text_projection"], base["text_projection"])
     for name, weights in mixed.items():
         torch.testing.assert_close(weights, share * tuned[name] + (1 - share) * base[name])
+    for name, start, message in [
+        ("new", torch.ones(2), "averages .* the base has no 'new'"),
+        ("a", torch.ones(3), "averages .* the base has no 'a'"),
+        ("a", torch.zeros(2), "but 'a' starts at random: set it to 1"),
+    ]:
+        weights, base = {name: nn.Parameter(start)}, {"a": torch.ones(2)}
+        check_ensemble(1.0, weights, base)
+        check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
+        with pytest.raises(InputError, match=message):
+            check_ensemble(0.5, weights, base)
 
 
 def test_retention_keeps_texts_nearer_to_the_base(world: World, tmp_path: Path) -> None:
@@ -391,23 +399,6 @@ def test_what_cannot_be_exported_or_found_is_refused_before_the_training(world: 
         _run(world, {"method": "paraclip"}, tmp_path, select_checkpoint="validation/loss", validate_every=None)
     assert _last_run().info.status == "FAILED"
     assert "loss/total" not in _last_run().data.metrics
-
-
-@pytest.mark.parametrize(
-    ("name", "start", "message"),
-    [
-        ("new", torch.ones(2), "averages .* the base has no 'new'"),
-        ("a", torch.ones(3), "averages .* the base has no 'a'"),
-        ("a", torch.zeros(2), "but 'a' starts at random: set it to 1"),
-    ],
-    ids=["new", "another shape", "random"],
-)
-def test_weights_that_do_not_start_from_the_base_are_not_averaged(name: str, start: torch.Tensor, message: str) -> None:
-    weights, base = {name: nn.Parameter(start)}, {"a": torch.ones(2)}
-    check_ensemble(1.0, weights, base)
-    check_ensemble(0.5, {"a": nn.Parameter(torch.ones(2))}, base)
-    with pytest.raises(InputError, match=message):
-        check_ensemble(0.5, weights, base)
 
 
 def test_an_observer_sees_early_metrics_and_may_stop_the_run(world: World, tmp_path: Path) -> None:

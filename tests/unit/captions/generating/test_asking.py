@@ -96,22 +96,11 @@ def test_both_directions_must_hold(settings: Settings, tmp_path: Path, monkeypat
         assert list(map(_pair, model.asked[6:])) == [("a cow", "a bull")]
 
 
-def test_answers_that_mean_something_else_have_no_judge(settings: Settings) -> None:
-    block = settings.synthesize
-    task = block.tasks["paraphrase_1"].model_copy(update={"judge_llm": "student"})
-    tasks = {"paraphrase_1": task, "negate_semclip": task}
-    settings = settings.model_copy(update={"synthesize": block.model_copy(update={"tasks": tasks})})
-    questions_of(settings, "paraphrase_1", ENGINE)
-    with pytest.raises(InputError, match=r"tasks\.negate_semclip\.judge_llm: .* remove the key"):
-        questions_of(settings, "negate_semclip", ENGINE)
-
-
 ENGINE: Any = SimpleNamespace(model="m")
 
 
-@pytest.mark.parametrize(
-    ("language", "caption", "ending"),
-    [
+def test_questions_name_the_language_and_only_equal_meanings_have_a_judge(settings: Settings) -> None:
+    for language, caption, ending in [
         ("en", "ein Hund", ""),
         ("de", "ein Hund", " Answer in German."),
         # Of several languages, and of any, that of the caption; the first one where it is not clear.
@@ -125,13 +114,18 @@ ENGINE: Any = SimpleNamespace(model="m")
         (None, "赤い犬がソファの上で寝ている", " Answer in Japanese."),
         (None, "a blue winter jacket for men", ""),
         (None, "42", ""),
-    ],
-)
-def test_questions_name_the_language(settings: Settings, language: Any, caption: str, ending: str) -> None:
-    validation = settings.validation.model_copy(update={"language": language})
-    questions = questions_of(settings.model_copy(update={"validation": validation}), "paraphrase_1", ENGINE)
-    (_, question) = questions.about(InputRow("a", 0, {"caption": caption}), 0).chat[-1]
-    assert question == f'Paraphrase the given caption "{caption}" concisely while preserving the meaning.{ending}'
-    judge = questions_of(settings.model_copy(update={"validation": validation}), "judge_paraphrase", ENGINE)
-    row = InputRow("a", 0, {"caption": "ein Hund", "paraphrase": "ein Hund"})
-    assert "Answer in" not in judge.about(row, 0).chat[-1][1]
+    ]:
+        validation = settings.validation.model_copy(update={"language": language})
+        questions = questions_of(settings.model_copy(update={"validation": validation}), "paraphrase_1", ENGINE)
+        (_, question) = questions.about(InputRow("a", 0, {"caption": caption}), 0).chat[-1]
+        assert question == f'Paraphrase the given caption "{caption}" concisely while preserving the meaning.{ending}'
+        judge = questions_of(settings.model_copy(update={"validation": validation}), "judge_paraphrase", ENGINE)
+        row = InputRow("a", 0, {"caption": "ein Hund", "paraphrase": "ein Hund"})
+        assert "Answer in" not in judge.about(row, 0).chat[-1][1]
+    block = settings.synthesize
+    task = block.tasks["paraphrase_1"].model_copy(update={"judge_llm": "student"})
+    tasks = {"paraphrase_1": task, "negate_semclip": task}
+    settings = settings.model_copy(update={"synthesize": block.model_copy(update={"tasks": tasks})})
+    questions_of(settings, "paraphrase_1", ENGINE)
+    with pytest.raises(InputError, match=r"tasks\.negate_semclip\.judge_llm: .* remove the key"):
+        questions_of(settings, "negate_semclip", ENGINE)

@@ -40,11 +40,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "teacher.tsv"
 
 
-def test_a_task_that_no_file_teaches_is_named(path: Path, settings: Settings) -> None:
+def test_tasks_that_no_file_teaches_are_named_and_own_answers_teach_one(path: Path, settings: Settings) -> None:
     path.write_text("caption\tparaphrase_1\nIMG dog\tA dog.\n")
     assert len(lessons_of(settings, "taught", _student(path, ["paraphrase_1"]))) == 1
     with pytest.raises(InputError, match=r"teacher\.tsv teach nothing for task 'paraphrase_2'"):
         lessons_of(settings, "taught", _student(path, ["paraphrase_1", "paraphrase_2"]))
+    path.write_text(f"{EDITS}difference_cub\ta dog\ta cat\tA dog.\n")
+    assert [lesson.answer for lesson in read_lessons(path, ["difference_cub"])] == ["A dog."]
 
 
 def test_the_hash_depends_on_task_question_answer_and_order() -> None:
@@ -99,11 +101,6 @@ TAUGHT: dict[str, list[tuple[str, dict[str, str], str]]] = {
 """Text of a file -> its lessons."""
 
 
-def test_a_file_with_answers_to_a_task_of_its_own_teaches_it_no_other(path: Path) -> None:
-    path.write_text(f"{EDITS}difference_cub\ta dog\ta cat\tA dog.\n")
-    assert [lesson.answer for lesson in read_lessons(path, ["difference_cub"])] == ["A dog."]
-
-
 @pytest.mark.parametrize("text", TAUGHT)
 def test_a_file_teaches_the_tasks_of_its_columns_or_rows(path: Path, text: str) -> None:
     path.write_text(text)
@@ -113,28 +110,31 @@ def test_a_file_teaches_the_tasks_of_its_columns_or_rows(path: Path, text: str) 
     assert [lesson.task.name for lesson in read_lessons(path, tasks[:1])] == tasks[:1]
 
 
-@pytest.mark.parametrize(
-    ("raw", "message"),
-    [
-        (b"task\tcaption\tother_caption\tanswer\ndifference\ta dog\t\tDog.\n",
-         r"teacher\.tsv, line 2: task 'difference' has no 'other_caption'"),
+def test_a_file_that_cannot_be_read_or_lacks_a_field_is_named(path: Path) -> None:
+    for raw, message in [
+        (
+            b"task\tcaption\tother_caption\tanswer\ndifference\ta dog\t\tDog.\n",
+            r"teacher\.tsv, line 2: task 'difference' has no 'other_caption'",
+        ),
         (b"task\tcaption\tother_caption\tanswer\ndifference\ta dog\ta cat\t\n", "task 'difference' has no 'answer'"),
         ("caption\tdifference\nIMG\tcafé\n".encode("latin-1"), r"teacher\.tsv is not UTF-8 \(byte \d+\): save it"),
         (f"caption\tdifference\nIMG\t{'x' * 200_000}\n".encode(), r"line 2 cannot be read \(field larger"),
-    ],
-)  # fmt: skip
-def test_a_file_that_cannot_be_read_or_lacks_a_field_is_named(path: Path, raw: bytes, message: str) -> None:
-    path.write_bytes(raw)
-    with pytest.raises(InputError, match=message):
-        read_lessons(path, ["difference"])
+    ]:
+        path.write_bytes(raw)
+        with pytest.raises(InputError, match=message):
+            read_lessons(path, ["difference"])
 
 
-def test_own_sets_teach_every_task_answers_that_it_can_read() -> None:
+def test_own_sets_teach_every_task_and_verdicts_follow(tmp_path: Path) -> None:
     lessons = [lesson for path in sorted(ASSETS.glob("teacher*.tsv")) for lesson in read_lessons(path, NAMES)]
     others = {"type_query", "caption_picture", "check_picture", "check_absent"}
     assert {lesson.task.name for lesson in lessons} == set(NAMES) - others
     assert [lesson for lesson in lessons if not lesson.task.parse(lesson.answer)] == []
     assert all(set(lesson.inputs) == set(lesson.task.inputs) for lesson in lessons)
+    write_verdicts(tmp_path)
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (ASSETS / path.name).read_bytes(), "run `python -m research.lessons.verdicts`"
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 JUDGES = [name for name in NAMES if find_task(name).judges]
@@ -157,13 +157,6 @@ def test_lessons_of_judges_are_balanced(name: str) -> None:
     assert set(counts) == {"Yes", "No"}
     assert min(counts.values()) > 0.85 * max(counts.values()), counts
     assert counts.total() > 800
-
-
-def test_the_shipped_verdicts_are_those_that_follow_from_the_teacher_sets(tmp_path: Path) -> None:
-    write_verdicts(tmp_path)
-    for path in tmp_path.iterdir():
-        assert path.read_bytes() == (ASSETS / path.name).read_bytes(), "run `python -m research.lessons.verdicts`"
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 CAPTION = "IMG_7 small dog left of large cat red bg.jpg"
@@ -204,19 +197,12 @@ def test_a_good_writer_is_accepted_and_a_parrot_is_not(examiner: Examiner) -> No
     assert examiner.rates(rewriter(lambda _: ""), held_out, 5) == {"query_paraphrase": 0.0}
 
 
-def test_a_question_is_the_one_that_an_engine_gets(examiner: Examiner, settings: Settings) -> None:
+def test_questions_are_an_engines_and_answers_keep_the_limits(examiner: Examiner, settings: Settings) -> None:
     engine = rewriter(good)
     examiner.rates(engine, [_lesson("paraphrase_1", "Unseen.", caption=CAPTION)], 5)
     (asked,), task = engine.asked, settings.synthesize.tasks["paraphrase_1"]
     assert CAPTION in asked.messages[-1]["content"]
     assert (asked.sampling.temperature, asked.sampling.max_tokens) == (task.temperature, task.max_tokens)
-
-
-def _passes(examiner: Examiner, task: str, texts: list[str | None]) -> list[bool]:
-    return examiner.passing(find_task(task), [({"caption": CAPTION}, text) for text in texts])
-
-
-def test_an_answer_must_keep_the_limits_of_its_table(examiner: Examiner) -> None:
     texts = [RIGHT, None, CAPTION, "Dog.", "Here is a paraphrase of the caption: a dog and a cat."]
     assert _passes(examiner, "paraphrase_1", texts) == [True, False, False, False, False]
     assert _passes(examiner, "paraphrase_1", []) == []
@@ -224,6 +210,10 @@ def test_an_answer_must_keep_the_limits_of_its_table(examiner: Examiner) -> None
     assert find_task("judge_negation").judges == "negate_semclip", "a judged answer is held to its judge's table"
     texts = ["There is no small dog left of a large cat.", "A small dog is left of a large cat there."]
     assert _passes(examiner, "negate_semclip", texts) == [True, False]
+
+
+def _passes(examiner: Examiner, task: str, texts: list[str | None]) -> list[bool]:
+    return examiner.passing(find_task(task), [({"caption": CAPTION}, text) for text in texts])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -261,12 +251,10 @@ def _of(task: str, lessons: list[Lesson]) -> list[tuple[dict[str, str], str]]:
     return [(dict(lesson.inputs), lesson.answer) for lesson in lessons if lesson.task.name == task]
 
 
-def test_a_models_answers_become_lessons(teach: Teach) -> None:
+def test_a_models_answers_become_lessons_and_inputs_of_the_next_task(teach: Teach) -> None:
     lessons = teach(rewriter(lambda texts: f'"{good(texts)}"\nmore'), tasks=["paraphrase_1"])
     assert _of("paraphrase_1", lessons) == [({"caption": caption}, good([caption])) for caption in CAPTIONS[:6]]
 
-
-def test_a_task_reads_the_teachers_own_answers_to_the_task_before(teach: Teach) -> None:
     def answer(texts: Sequence[str]) -> str:
         return good(texts) if "IMG" in texts[0] else f"{good(texts)} Outdoors near some green grass."
 

@@ -131,13 +131,10 @@ def test_a_later_epoch_resumes_too_and_a_half_written_checkpoint_is_passed_over(
     assert newest_checkpoint(folder / "none") is None
 
 
-def test_small_pieces_compute_the_same(base: Path) -> None:
+def test_small_pieces_have_the_models_own_loss_on_the_answers(base: Path) -> None:
     whole, pieces = Trained(base, "whole", epochs=1), Trained(base, "pieces", epochs=1, micro_batch=3)
     assert (whole.trainer.args.gradient_accumulation_steps, pieces.trainer.args.gradient_accumulation_steps) == (1, 2)
     assert pieces.losses == pytest.approx(whole.losses, rel=1e-4)
-
-
-def test_the_loss_is_the_models_own_on_the_answers(base: Path) -> None:
     run, loaded = (Trained(base, "one", epochs=1, batch_size=32, lr=1e-9), load_tiny(base))
     parts = []
     for row in encode(loaded.tokenizer, make_lessons(COUNT)):
@@ -229,7 +226,7 @@ def _finish(job: StudentJob, **more: str) -> None:
     (job.folder / RECORD).write_text(json.dumps(record))
 
 
-def test_a_student_is_trained_again_after_changes_of_the_adapter_only(tmp_path: Path) -> None:
+def test_changes_of_adapter_or_code_train_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = _job(tmp_path)
     assert not job.is_done()
     _finish(job)
@@ -243,10 +240,6 @@ def test_a_student_is_trained_again_after_changes_of_the_adapter_only(tmp_path: 
     assert job.checkpoints.folder != _job(tmp_path, lr=0.5).checkpoints.folder
     (job.folder / ADAPTER).unlink()
     assert not job.is_done()
-
-
-def test_after_changes_of_the_code_it_starts_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = _job(tmp_path)
     _finish(job, code=code_hash())
     before = job.checkpoints.folder
     assert job.is_done()

@@ -51,7 +51,7 @@ def docs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return validated(files, docs=True).files.docs / "paraphrases"
 
 
-def test_the_pages_lead_to_each_other_and_fetch_nothing(docs: Path) -> None:
+def test_pages_lead_to_each_other_fetch_nothing_and_escape_texts(docs: Path) -> None:
     index = (docs / "index.html").read_text("utf-8")
     assert "rejected_paraphrases.html" in index
     for suite in ("paraphrases_answers", "paraphrases_shares"):
@@ -64,9 +64,6 @@ def test_the_pages_lead_to_each_other_and_fetch_nothing(docs: Path) -> None:
     for name in ("index.html", "rejected_paraphrases.html"):
         assert Page(docs / name).fetched == []
         assert "url(http" not in (docs / name).read_text("utf-8").replace("'", "")
-
-
-def test_rejected_rows_are_listed_by_reason_and_hostile_texts_are_escaped(docs: Path) -> None:
     page = (docs / "rejected_paraphrases.html").read_text("utf-8")
     sections = re.split(r"<h2 id=\"reason-\d+\">", page)
     short = next(section for section in sections if section.startswith("paraphrase_1_length</h2>"))
@@ -158,7 +155,7 @@ def suites() -> Suites:
     return Suites()
 
 
-def test_every_failing_row_is_found_with_all_its_reasons(suites: Suites) -> None:
+def test_every_failing_row_is_found_with_its_reasons_and_shares_checked(suites: Suites) -> None:
     frame = frame_of(1000, first=5000)
     found = suites.check_rows("rows", frame, RULES)
     wanted: dict[int, list[str]] = {}
@@ -170,9 +167,6 @@ def test_every_failing_row_is_found_with_all_its_reasons(suites: Suites) -> None
     assert found.failures == wanted
     assert [entry["failing_rows"] for entry in found.expectations][2:] == [200, 0]
     assert not found.success
-
-
-def test_shares(suites: Suites) -> None:
     for share, passes in ((0.5, True), (0.25, False)):
         frame = pd.DataFrame({"row": [0], "accepted": [share]})
         found = suites.check_shares("shares", frame, [Rule("accepted", "min_accepted_share", low=0.5)])

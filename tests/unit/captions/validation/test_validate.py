@@ -329,9 +329,7 @@ def test_a_caption_that_an_image_has_twice_and_the_first_of_two_rows_count(tmp_p
     assert _join(files)["facts"].tolist() == [pairs["facts"][0].as_py()]
 
 
-def test_a_full_disk_is_one_line_and_a_path_with_the_signs_of_a_pattern_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_odd_paths_are_joined_and_a_full_disk_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
     odd = tmp_path / "it's [a] folder*?"
     odd.mkdir()
@@ -350,15 +348,12 @@ def test_a_full_disk_is_one_line_and_a_path_with_the_signs_of_a_pattern_is_read(
     assert list(files.quarantine.iterdir()) == []
 
 
-def test_a_table_about_classes_needs_no_pairs(tmp_path: Path) -> None:
+def test_classes_need_no_pairs_and_pairs_without_facts_are_named(tmp_path: Path) -> None:
     files = write_texts(tmp_path, "class_descriptions", ["It has four legs."], "dog")
     files.pairs.unlink()
     with _joined(files, "class_descriptions") as joined:
         (frame,) = joined.shards(10)
     assert frame[["class_name", "description", "facts"]].to_numpy().tolist() == [["dog", "It has four legs.", None]]
-
-
-def test_pair_without_facts_is_named(tmp_path: Path) -> None:
     files = write_paraphrases(tmp_path, [Answer(), Answer(pair=1)])
     _change(files.pairs, PAIRS, lambda rows: pa.concat_tables([rows.slice(0, 1), _set("facts", None)(rows.slice(1))]))
     with _joined(files) as joined, pytest.raises(InputError, match=r"pair pair1 has no facts: set validate\.check"):

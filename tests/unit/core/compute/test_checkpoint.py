@@ -1,8 +1,10 @@
-"""Checkpoints: the newest sound one is found, broken ones are passed over, whatever is broken about them."""
+"""Checkpoints: the newest sound one is found, broken ones are passed over; the code that made them has a hash."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from components.core.compute import checkpoint
+from components.core.compute import checkpoint, provenance
 from components.core.compute.checkpoint import Checkpoints, Facts, optimiser_tensors, restore_optimiser
+from components.core.compute.provenance import git_commit
 from components.core.system.errors import InputError
 from components.core.tables import formats
+from components.encoders.language_models.weights import check_weight_index
 
 FILES = ("state.json", "state.safetensors")
 
@@ -68,9 +72,7 @@ def test_a_run_without_checkpoints_names_those_of_its_entry(tmp_path: Path, capl
     assert said.endswith(f"rename it {tmp_path}/mine-b")
 
 
-def test_checkpoints_of_other_code_or_a_newer_version_are_refused_and_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_that_cannot_continue_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _saved(tmp_path, 1)
 
     def restore(_facts: Facts, tensors: dict[str, Tensor]) -> None:
@@ -178,3 +180,68 @@ def test_an_optimiser_resumes_with_its_state(tmp_path: Path, layout: torch.memor
         return weights.detach()
 
     assert torch.equal(stepped(resumed=True), stepped(resumed=False))
+
+
+def test_a_commit_is_dirty_where_code_differs_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tracked.py").touch()
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for command in (("init", "-q"), ("add", "tracked.py"), (*author, "commit", "-qm", "first")):
+        subprocess.run(["git", *command], check=True)
+    clean = git_commit()
+    assert len(clean) == 40
+    Path("components").mkdir()
+    cases = (("dvc.lock", False), ("notes.txt", False), ("components/mine.py", True), ("tracked.py", True))
+    for path, dirty in cases:
+        Path(path).write_text("changed")
+        assert git_commit() == clean + "-dirty" * dirty, path
+        Path(path).unlink()
+
+
+def test_the_hash_of_code_follows_statements_of_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(provenance, "_ROOT", tmp_path)
+    (tmp_path / "dvc.yaml").write_text(
+        "stages: {base: {deps: [components/one, data/pairs]}, train: {foreach: x, do: {deps: [components/a.py]}}}"
+    )
+    (tmp_path / "components" / "one" / "__pycache__").mkdir(parents=True)
+
+    def hashes(file: str) -> tuple[str, str]:
+        (tmp_path / "components" / file).write_text(file)
+        return provenance.code_hash.__wrapped__("base"), provenance.code_hash.__wrapped__("train")
+
+    base, train = hashes("a.py")
+    assert hashes("one/__pycache__/loop.pyc") == hashes("b.py") == (base, train)
+    edited_base, edited_train = hashes("one/loop.py")
+    assert (edited_base == base, edited_train == train) == (False, True)
+
+    def hashed(code: str, name: str = "loop.py") -> str:
+        (tmp_path / name).write_text(code)
+        return provenance.hash_of_code(tmp_path)
+
+    plain = hashed("RATE = 1\n\ndef step():\n    return RATE\n")
+    worded = (
+        '"""A loop."""\nRATE = 1  # of learning\n"""Per row."""\n\n\ndef step():\n    """One."""\n    return RATE\n'
+    )
+    assert hashed(worded) == plain
+    assert hashed(worded.replace("RATE = 1", "RATE = 2")) != plain
+    assert hashed(worded) == plain
+    assert hashed("{}", "config.json") != plain
+
+
+def test_weights_that_an_index_names_are_beside_it(tmp_path: Path) -> None:
+    for content, message in [
+        ({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}, None),
+        ({"weight_map": {"a": "../other/model.safetensors"}}, r"outside its folder, '\.\./other/model\.safetensors'"),
+        ({"weight_map": {"a": "/srv/model.safetensors"}}, "outside its folder"),
+        ({"weight_map": {"a": "deeper/model.safetensors"}}, "outside its folder"),
+        ({"weights": {}}, "is not an index of weights"),
+        ({"weight_map": [1]}, "is not an index of weights"),
+        ({"weight_map": {"a": 1}}, "is not an index of weights"),
+    ]:
+        (tmp_path / "part").mkdir()
+        (tmp_path / "part" / "model.safetensors.index.json").write_text(json.dumps(content))
+        if message is None:
+            check_weight_index(tmp_path)
+            return
+        with pytest.raises(InputError, match=message):
+            check_weight_index(tmp_path)

@@ -20,7 +20,7 @@ from components.core.system.errors import InputError
 from tests.support.shard_making import make_shards, write_tar
 
 
-def test_a_pattern_a_folder_and_a_list_name_shards_whose_sizes_are_summed(tmp_path: Path) -> None:
+def test_patterns_folders_and_lists_name_shards_or_are_refused(tmp_path: Path) -> None:
     pattern, folder = make_shards(tmp_path / "a", 3, 5), tmp_path / "a"
     expected = [str(folder / f"{number:03d}.tar") for number in range(3)]
     for named in (pattern, str(folder), expected, [expected[0], f"{folder}/{{001..002}}.tar"]):
@@ -35,9 +35,6 @@ def test_a_pattern_a_folder_and_a_list_name_shards_whose_sizes_are_summed(tmp_pa
         (tmp_path / "a" / "sizes.json").write_text(content)
         with pytest.raises(InputError, match=r"sizes\.json is not a JSON object"):
             find_shards(f"{tmp_path}/a", ShardFiles())
-
-
-def test_patterns_that_cannot_be_read_and_repeated_shards_are_refused(tmp_path: Path) -> None:
     refusals: tuple[tuple[str | list[str], str], ...] = (
         ("pipe:touch /tmp/owned", "commands are not run"),
         (["pipe:cat {0..3}.tar"], "commands are not run"),

@@ -53,7 +53,7 @@ def test_the_nearest_params_yaml_marks_the_project(tmp_path: Path, monkeypatch: 
         assert find_root(inner) == root
 
 
-def test_profiles_and_decisions_are_found_also_without_git(below: Path) -> None:
+def test_files_of_the_project_and_of_the_current_folder_are_found(below: Path, tiny_encoder: Encoder) -> None:
     assert subprocess.run(["git", "rev-parse"], capture_output=True, check=False).returncode != 0
     assert "toy" in _output("profile", "list")
     assert "+  name: toy" in _output("profile", "apply", "toy", "--diff")
@@ -65,9 +65,6 @@ def test_profiles_and_decisions_are_found_also_without_git(below: Path) -> None:
     )  # fmt: skip
     records.save(decision, below / records.RECORDS)
     assert "paraclip" in _output("history")
-
-
-def test_typed_files_encoders_and_outputs_are_those_of_the_current_folder(below: Path, tiny_encoder: Encoder) -> None:
     GenerationStore(f"sqlite:///{below}/state/generations.db").add(replies(requests(2)))
     assert "wrote 2 answers" in _output("answers", "export", "all.parquet")
     assert Path("all.parquet").is_file()

@@ -13,9 +13,8 @@ JAPANESE = ["赤い犬がソファの上で寝ている", "青い鳥が木の枝
 ENGLISH = [f"A {colour} dog runs across the meadow with a ball" for colour in ("red", "large", "young")]
 
 
-@pytest.mark.parametrize(
-    ("texts", "shares"),
-    [
+def test_languages_are_found_and_named_with_their_words() -> None:
+    for texts, shares in [
         (GERMAN, {"de": 1.0}),
         (JAPANESE, {"ja": 1.0}),
         (ENGLISH, {"en": 1.0}),
@@ -23,13 +22,8 @@ ENGLISH = [f"A {colour} dog runs across the meadow with a ball" for colour in ("
         # One of ten is not a language of the data; short texts are not sure.
         (GERMAN + GERMAN + ENGLISH[:1], {"de": pytest.approx(18 / 19)}),
         (["dog", "Hund", ""], {}),
-    ],
-)
-def test_languages_of_many_texts(texts: list[str], shares: dict[str, float]) -> None:
-    assert detected(texts) == shares
-
-
-def test_words_and_names_of_languages_and_scripts() -> None:
+    ]:
+        assert detected(texts) == shares
     assert [word_count(text) for text in ("a red dog", JAPANESE[0], "iPhone 15 ケース")] == [3, 7, 4]
     assert new_words("赤い犬が寝ている", "赤い犬が寝ている") == 0
     assert new_words("青い鳥が寝ている", "赤い犬が寝ている") >= 2

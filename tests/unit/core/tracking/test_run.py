@@ -67,9 +67,7 @@ def test_a_finished_run_has_settings_inputs_metrics_and_artifacts(settings: Sett
     assert run.reference() == {"run_id": run.id, "experiment": settings.dataset.name, "tracking_uri": uri}
 
 
-def test_artifacts_are_of_the_clients_store(
-    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_artifacts_are_of_the_store(settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with tracked_run("train", "paraclip", settings, {}, {}) as run:
         (tmp_path / "weights").write_bytes(b"weights")
         run.log_artifact(tmp_path / "weights")
@@ -160,9 +158,7 @@ def test_a_signal_at_the_end_does_not_change_the_status(settings: Settings, monk
     assert _run(run.id).info.status == "FINISHED"
 
 
-def test_a_signal_ends_the_wait_for_a_server(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_signal_ends_a_servers_wait(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def away(*_: Any) -> None:
         raise MlflowException("no answer")
 

@@ -114,9 +114,7 @@ def test_wrong_rows_and_headers_and_too_few_rows_are_named(world: Make, tmp_path
         (("", "a picture"), "line 8 names no image"),
     ],
 )
-def test_a_row_without_text_or_image_is_left_out(
-    row: tuple[str, str], message: str, world: Make, tmp_path: Path
-) -> None:
+def test_rows_without_a_text_are_left_out(row: tuple[str, str], message: str, world: Make, tmp_path: Path) -> None:
     splits = prepared(world([*ROWS, row]), tmp_path)
     assert sorted(pair["caption"] for split in SPLITS for pair in splits[split]) == sorted(text for _, text in ROWS)
     (reason,) = UNUSABLE.read(tmp_path / "pairs" / "unusable.parquet")["reason"].to_pylist()
@@ -193,9 +191,7 @@ def test_one_picture_under_three_names_is_in_one_split(world: Make, tmp_path: Pa
     assert texts in (set(), {"picture number 0", "the first again", "a copy of the first"})
 
 
-def test_a_repeated_line_is_counted_and_left_out(
-    world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_repeated_lines_are_left_out(world: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     settings = world([*ROWS, *ROWS, ("copy.png", ROWS[3][1])])
     shutil.copy(tmp_path / "pictures" / "3.png", tmp_path / "pictures" / "copy.png")
     splits = prepared(settings, tmp_path)
@@ -205,9 +201,7 @@ def test_a_repeated_line_is_counted_and_left_out(
     assert "captions.tsv: 7 lines left out that repeat the image and the caption of another" in capsys.readouterr().out
 
 
-def test_an_image_in_two_splits_stays_in_the_first(
-    world: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_of_two_splits_is_of_the_first(world: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a source gives: the captions may differ, and the names."""
     rows = [("test", "one.png", "a dog"), ("train", "copy.png", "one hound"), ("val", "copy.png", "a dog")]
     pairs = [Pair(split, Sample.of(b"picture"), caption, name=name) for split, name, caption in rows]

@@ -88,16 +88,13 @@ def test_rows_are_split_as_released_where_each_has_its_image(world: Make, keep_o
     assert [len(_rows(bounded, split)) for split in ("train", "val", "test")] == [5, 2, 1]
 
 
-def test_all_rows_of_a_tested_image_are_kept_out(world: Make) -> None:
+def test_tested_images_are_kept_out_or_as_released_the_rows_alone(world: Make) -> None:
     settings = world("sugar_crepe_pp")
     tested = {number % IMAGES for number in TEST}
     watched = {number % IMAGES for number in VAL}
     assert _rows(settings, "test") == TEST
     assert _rows(settings, "val") == {number for number in VAL if number % IMAGES not in tested}
     assert _rows(settings, "train") == {number for number in TRAIN if number % IMAGES not in tested | watched}
-
-
-def test_as_released_all_but_the_rows_themselves_train(world: Make) -> None:
     settings = world("sugar_crepe_pp", "rows")
     trained = {number % IMAGES for number in TRAIN}
     assert any(number % IMAGES in trained for number in TEST)

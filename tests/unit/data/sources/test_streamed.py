@@ -219,9 +219,7 @@ def test_pairs_refer_to_their_rows_in_order(writer: str, embedded: Any, tmp_path
     assert find_source("embeddings").found_in(tmp_path / "set") is not None
 
 
-def test_names_of_files_are_splits_and_parts_are_cut_anywhere(
-    embedded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_are_splits_parts_are_cut(embedded: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = embedded("beside", counts={"train": 10, "val": 2, "test": 4})
     for ending in ("npy", "parquet"):
         (tmp_path / "set" / f"part-1.{ending}").rename(tmp_path / "set" / f"test-1.{ending}")

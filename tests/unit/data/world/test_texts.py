@@ -77,7 +77,7 @@ def test_the_denied_sentence_is_true(cue: str) -> None:
         assert find_fault(affirmed, scene) == fault, (negation, affirmed)
 
 
-def test_the_object_left_out_is_there_and_is_either_of_a_pair() -> None:
+def test_left_out_and_replacing_objects_are_those_of_the_scene() -> None:
     for scene, _, negation in _negations("without"):
         head, left_out = negation.split(" without ")
         (name,) = _names_shown(left_out)
@@ -89,9 +89,6 @@ def test_the_object_left_out_is_there_and_is_either_of_a_pair() -> None:
         owner = next(thing for thing in (scene.first, scene.second) if thing.name != name)
         caption = re.sub(r"\bit\b", with_article(f"{owner.size} {owner.name}"), left_out, count=1)
         assert find_fault(f"On {scene.colour}, {caption}", scene) is None, negation
-
-
-def test_another_object_replaces_one_of_the_scene() -> None:
     for scene, _, negation in _negations("not_but"):
         denied, absent = re.search(r"not (.*) but ((?:an? |\w+ )\w+ ?.*)", negation, re.IGNORECASE).groups()  # type: ignore[union-attr]
         (name,) = _names_shown(denied)
@@ -124,7 +121,7 @@ def _in_known_words(text: str) -> str:
 SINGLE = Scene("single", "red", Thing("dog", "small"), position="center")
 
 
-def test_rare_words_have_their_share() -> None:
+def test_alt_texts_are_true_in_all_words_and_from_both_sides() -> None:
     def texts(share: float, count: int) -> list[str]:
         return [alt_text(SINGLE, random.Random(seed), share) for seed in range(count)]
 
@@ -132,18 +129,12 @@ def test_rare_words_have_their_share() -> None:
     assert all("dog" in text for text in texts(0, 40))
     assert all("pup" in text for text in texts(1, 40))
     assert 0.15 < sum("pup" in text for text in texts(0.25, 400)) / 400 < 0.35
-
-
-def test_texts_are_true_in_common_and_rare_words() -> None:
     later = [word_pattern(word) for tier in ("paraphrase", "unseen") for word in load_lexicon().tier_words(tier)]
     rng = random.Random(0)
     for _, scene in draw_scenes(1, {"train": 200, "val": 1, "test": 1}):
         text = alt_text(scene, rng, 0.5)
         assert not [pattern.pattern for pattern in later if pattern.search(text)], text
         assert scene.kind == "pair" or find_fault(text.replace("_", " "), scene) is None, text
-
-
-def test_a_pair_is_described_from_both_sides() -> None:
     scene = Scene("pair", "red", Thing("dog", "small"), Thing("cat", "large"), relation="left")
     texts = [alt_text(scene, random.Random(seed), 0.0).replace("_", " ") for seed in range(200)]
     assert any("small dog left of large cat" in text for text in texts)
@@ -278,7 +269,7 @@ def _truths() -> list[tuple[Scene, str, str, str, str]]:
     return [(scenes[row[0]], *row[1:]) for row in rows]  # type: ignore[misc]
 
 
-def test_half_truths_by_hand() -> None:
+def test_half_truths_are_false_in_one_thing_and_full_ones_true() -> None:
     (red, center) = half_truth_rows([("i", ALONE)], random.Random(0))
     assert (red[0], red[4], center[4]) == ("i", "background", "position")
     for row, truth in ((red, "a small dog on a red background"), (center, "a small dog in the center")):
@@ -286,13 +277,6 @@ def test_half_truths_by_hand() -> None:
         assert row[3] in {f"Anyone can make out {truth} here.", f"Plain to see is {truth}."}
         assert row[2] != row[3]
         assert row[1].split()[:3] == row[2].split()[:3] == row[3].split()[:3]
-
-
-def _shown(text: str, scene: Scene) -> int:
-    return sum(bool(word_pattern(name).search(text)) for name in scene.names)
-
-
-def test_full_truths_are_true_and_half_truths_false_in_one_thing() -> None:
     for scene, truth, half, full, kind in _truths():
         assert _shown(truth, scene) == 1, truth
         assert len(truth) < min(len(half), len(full))
@@ -306,6 +290,10 @@ def test_full_truths_are_true_and_half_truths_false_in_one_thing() -> None:
         if kind == "background":
             assert f"on a {scene.colour} background" in full
             assert f"on a {scene.colour} background" not in half
+
+
+def _shown(text: str, scene: Scene) -> int:
+    return sum(bool(word_pattern(name).search(text)) for name in scene.names)
 
 
 HASHES = {

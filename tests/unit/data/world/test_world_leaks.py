@@ -76,15 +76,12 @@ def _teacher(pattern: str) -> list[dict[str, str]]:
     return rows
 
 
-def test_alt_texts_and_teacher_sets_have_no_leak(evaluation: tuple[list[str], frozenset[str]]) -> None:
+def test_alt_texts_and_teacher_sets_leak_nothing(evaluation: tuple[list[str], frozenset[str]]) -> None:
     rng = random.Random(0)
     alt_texts = [alt_text(scene, rng, 0.3) for split in ("train", "val") for scene in _scenes()[split]]
     taught = [text for row in _teacher("teacher*.tsv") for text in row.values() if text]
     assert (len(alt_texts), len(taught) > 3000) == (3100, True)
     assert _leaks(alt_texts + taught, evaluation[1]) == []
-
-
-def test_teacher_sets_show_no_held_out_pair() -> None:
     concepts = load_lexicon().objects.items()
     rows = _teacher("teacher*.tsv")
     captions = {text for row in rows for name in ("caption", "other_caption") if (text := row.get(name))}

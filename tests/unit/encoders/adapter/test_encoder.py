@@ -24,9 +24,7 @@ from components.encoders.adapter.weights import load_weights
 from tests.conftest import TINY
 
 
-def test_saving_keeps_features_and_a_sidecar_of_format_1_is_read(
-    tiny_encoder: Encoder, tmp_path: Path, png: Any
-) -> None:
+def test_saving_keeps_features_and_format_1_is_read(tiny_encoder: Encoder, tmp_path: Path, png: Any) -> None:
     sidecar = tiny_encoder.save(tmp_path / "encoder")
     loaded = Encoder.load(tmp_path / "encoder")
     assert loaded.sidecar == sidecar
@@ -178,7 +176,7 @@ def test_published_forms_are_read(name: str, tiny_encoder: Encoder, other: Any, 
     assert all(torch.allclose(value, wanted[key], atol=tolerance) for key, value in other.state_dict().items())
 
 
-def test_old_files_and_flat_weights_are_read(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
+def test_old_flat_and_renamed_weights_are_read(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
     weights = tiny_encoder.model.state_dict()
     torch.save(weights, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
     load_weights(other, tmp_path / "old.pt")
@@ -187,6 +185,14 @@ def test_old_files_and_flat_weights_are_read(tiny_encoder: Encoder, other: Any, 
     custom = open_clip.CustomTextCLIP(**TINY)
     load_weights(custom, tmp_path / "flat.safetensors")
     assert torch.equal(custom.text.ln_final.weight, weights["ln_final.weight"])
+    path, wanted = tmp_path / "other.pt", tiny_encoder.model.state_dict()
+    torch.save({f"tensor_{place}": value for place, value in enumerate(wanted.values())}, path)
+    load_weights(other, path, in_order=True)
+    assert all(torch.equal(value, wanted[key]) for key, value in other.state_dict().items())
+    for state in (reversed(wanted.items()), list(wanted.items())[:-1]):
+        torch.save(dict(state), path)
+        with pytest.raises(InputError, match=r"other\.pt does not fit the model"):
+            load_weights(other, path, in_order=True)
 
 
 @pytest.mark.parametrize("form", ["zip", "old", "bare pickle"])
@@ -205,7 +211,7 @@ def test_code_in_a_file_is_never_run(form: str, other: Any, tmp_path: Path) -> N
     assert (tmp_path / "ran").exists()
 
 
-def test_broken_files_and_files_without_fitting_weights_are_named(other: Any, tmp_path: Path) -> None:
+def test_broken_files_and_wrong_numbers_are_named(other: Any, tmp_path: Path, tiny_encoder: Encoder) -> None:
     for name, content, reason in (
         ("empty.pt", b"", "broken checkpoint"),
         ("text.pt", b"not a checkpoint at all", "more than weights|broken checkpoint"),
@@ -220,9 +226,6 @@ def test_broken_files_and_files_without_fitting_weights_are_named(other: Any, tm
             torch.save(content, tmp_path / name)
         with pytest.raises(InputError, match=rf"{name}.*({reason})"):
             load_weights(other, tmp_path / name)
-
-
-def test_numbers_that_are_not_weights_are_refused(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
     weights = tiny_encoder.model.state_dict()
     norm = weights["ln_final.weight"]
     for spoilt, message in (
@@ -236,14 +239,3 @@ def test_numbers_that_are_not_weights_are_refused(tiny_encoder: Encoder, other: 
         for name in ("weights.safetensors", "weights.pt"):
             with pytest.raises(InputError, match=f"{name}: 'ln_final.weight' {message}"):
                 load_weights(other, tmp_path / name)
-
-
-def test_tensors_of_other_names_are_taken_in_order_alone(tiny_encoder: Encoder, other: Any, tmp_path: Path) -> None:
-    path, wanted = tmp_path / "other.pt", tiny_encoder.model.state_dict()
-    torch.save({f"tensor_{place}": value for place, value in enumerate(wanted.values())}, path)
-    load_weights(other, path, in_order=True)
-    assert all(torch.equal(value, wanted[key]) for key, value in other.state_dict().items())
-    for state in (reversed(wanted.items()), list(wanted.items())[:-1]):
-        torch.save(dict(state), path)
-        with pytest.raises(InputError, match=r"other\.pt does not fit the model"):
-            load_weights(other, path, in_order=True)

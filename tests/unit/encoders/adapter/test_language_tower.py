@@ -195,7 +195,9 @@ def test_frozen_layers_store_no_activations(make: Make) -> None:
     assert stored["finetuned", 0] >= per_pair
 
 
-def test_the_default_model_is_packaged(tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_default_is_packaged_and_incomplete_files_named(
+    tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch, make: Make, language_folder: Path, tmp_path: Path
+) -> None:
     encoder = with_language_tower(tiny_encoder, None, "frozen")
     assert encoder.sidecar.architecture["text_cfg"]["language_model"] == "all-MiniLM-L6-v2"
     assert encoder.model.text.language.config.hidden_size == 384
@@ -203,9 +205,6 @@ def test_the_default_model_is_packaged(tiny_encoder: Encoder, monkeypatch: pytes
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"no language model at 'someone/some-model'.*give its folder"):
         with_language_tower(tiny_encoder, "someone/some-model", "frozen")
-
-
-def test_incomplete_files_are_named(tiny_encoder: Encoder, make: Make, language_folder: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(language_folder, tmp_path / "incomplete")
     tensors: dict[str, Any] = load_file(folder / "model.safetensors")
     del tensors["encoder.layer.1.output.dense.weight"]

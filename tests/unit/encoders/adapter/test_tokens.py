@@ -183,9 +183,7 @@ def test_a_roberta_base_is_loaded_without_its_source(language_folders: dict[str,
     assert torch.equal(encoder.model.encode_text(tokens), encoder.model.encode_text(tokens))
 
 
-def test_a_model_file_may_name_a_folder_beside_it_and_others_are_refused(
-    language_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_model_files_name_folders(language_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = language_folders["roberta"]
     config = _roberta_base(folder)
     config["text_cfg"] |= {"hf_model_name": folder.name, "hf_tokenizer_name": folder.name}

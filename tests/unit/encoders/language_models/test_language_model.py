@@ -192,18 +192,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-def test_a_moved_folder_keeps_its_label(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    label = find_weights(str(folder)).label
-    assert label.startswith("student@")
-    (tmp_path / "elsewhere").mkdir()
-    shutil.move(folder, tmp_path / "elsewhere")
-    monkeypatch.chdir(tmp_path / "elsewhere")
-    assert find_weights("student").label == find_weights("./student").label == label
-    monkeypatch.chdir("student")
-    assert find_weights(".").label == label
-
-
-def test_weights_and_chat_template_make_the_revision(folder: Path) -> None:
+def test_weights_and_template_make_the_label(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def revision_with(name: str, content: str) -> str:
         changed = Path(shutil.copytree(folder, folder.with_name("changed"), dirs_exist_ok=True))
         (changed / name).write_text(content)
@@ -217,6 +206,14 @@ def test_weights_and_chat_template_make_the_revision(folder: Path) -> None:
     assert [change for change in other if revision_with(*change) == before] == []
     same = [("tokenizer_config.json", '{"model_max_length": 9}'), ("tokenizer_config.json", "["), ("config.json", "[]")]
     assert [change for change in same if revision_with(*change) != before] == []
+    label = find_weights(str(folder)).label
+    assert label.startswith("student@")
+    (tmp_path / "elsewhere").mkdir()
+    shutil.move(folder, tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert find_weights("student").label == find_weights("./student").label == label
+    monkeypatch.chdir("student")
+    assert find_weights(".").label == label
 
 
 def test_names_are_known_by_commits_and_missing_weights_named(hub: Path, tmp_path: Path) -> None:

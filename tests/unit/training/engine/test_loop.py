@@ -130,19 +130,16 @@ def test_ranks_wait_for_each_other_at_the_same_steps(tmp_path: Path) -> None:
     assert not (tmp_path / "1").exists()
 
 
-@pytest.mark.parametrize(
-    ("plan", "source", "message"),
-    [
+def test_a_plan_that_cannot_be_is_refused() -> None:
+    for plan, source, message in [
         ({}, ToySource(3, 4), "toy has too few rows"),
         ({"accumulate": 6}, ToySource(), "toy: accumulate 6 is more than an epoch's batches: lower it"),
-    ],
-)
-def test_a_plan_that_cannot_be_is_refused(plan: dict[str, Any], source: ToySource, message: str) -> None:
-    run: Run = toy_run(toy_model(), plan, source=source)
-    before = weights_of(run.model)
-    with pytest.raises(InputError, match=message):
-        fit(run)
-    assert same(weights_of(run.model), before)
+    ]:
+        run: Run = toy_run(toy_model(), plan, source=source)
+        before = weights_of(run.model)
+        with pytest.raises(InputError, match=message):
+            fit(run)
+        assert same(weights_of(run.model), before)
 
 
 @pytest.mark.parametrize(("warmup", "used"), [(9, 9), (10, 1), (500, 1)])

@@ -55,9 +55,8 @@ def test_every_text_is_as_likely_and_the_last_layer_norm_frozen() -> None:
     assert {"logit_scale", "text_projection", "token_embedding.weight"} <= trained
 
 
-@pytest.mark.parametrize(
-    ("method", "first", "second", "settings", "scale"),
-    [
+def test_columns_are_contrasted() -> None:
+    for method, first, second, settings, scale in [
         ("lm_text_tower", "image", "caption", {}, SCALE),
         ("clip_scratch", "image", "caption", {}, SCALE),
         ("laclip_ft", "image", "drawn_caption", {}, SCALE),
@@ -70,15 +69,13 @@ def test_every_text_is_as_likely_and_the_last_layer_norm_frozen() -> None:
         ("paraclip", "image", "paraphrase_2", {"terms": ["l1_second"]}, SCALE),
         ("paraclip", "caption", "paraphrase_1", {"terms": ["l2"]}, SCALE),
         ("paraclip", "paraphrase_1", "paraphrase_2", {"terms": ["l3"]}, SCALE),
-    ],
-)
-def test_columns_are_contrasted(method: str, first: str, second: str, settings: dict[str, Any], scale: float) -> None:
-    columns = random_columns((first, second))
-    rows, others = unit(columns[first]), unit(columns[second])
-    expected = (picking(rows, others, scale=scale) + picking(others, rows, scale=scale)) / 2
-    (term,) = settings.get("terms", ["infonce"])
-    assert losses_of({"method": method} | settings, columns) == pytest.approx({term: expected})
-    assert find_method(method).read(settings).columns == {first, second}
+    ]:
+        columns = random_columns((first, second))
+        rows, others = unit(columns[first]), unit(columns[second])
+        expected = (picking(rows, others, scale=scale) + picking(others, rows, scale=scale)) / 2
+        (term,) = settings.get("terms", ["infonce"])
+        assert losses_of({"method": method} | settings, columns) == pytest.approx({term: expected})
+        assert find_method(method).read(settings).columns == {first, second}
 
 
 @pytest.mark.parametrize("method", ["caption_ft", "pc_clip"])
@@ -144,35 +141,6 @@ def test_a_logit_bias_is_of_images_alone(method: str, given: dict[str, Any], of_
 
 
 _NO_NEGATIVES = "one row has no negatives: set it to 2"
-
-
-@pytest.mark.parametrize(
-    ("method", "given", "message"),
-    [
-        ("paraclip", {"batch_size": 1}, _NO_NEGATIVES),
-        ("joint", {"batch_size": 1}, _NO_NEGATIVES),
-        ("pc_clip", {"batch_size": 1}, _NO_NEGATIVES),
-        ("pc_clip", {"batch_size": 1, "loss": "mse"}, None),
-        ("leaf", {"batch_size": 1}, None),
-        ("semclip", {"batch_size": 1, "contrastive_weight": 0.0}, None),
-        ("query_adapter", {"batch_size": 1}, None),
-        ("query_adapter", {"batch_size": 1, "contrast": 1.0}, _NO_NEGATIVES),
-        ("caption_ft", {"learn_logit_scale": True}, "only with temperature: null"),
-        ("caption_ft", {"learn_logit_scale": True, "temperature": None}, None),
-        ("pc_clip", {"loss": "mse", "antisymmetric": True}, "has no negatives"),
-        ("pc_clip", {"learn_logit_scale": True}, "only with loss: infonce, temperature: null"),
-        ("pc_clip", {"learn_logit_scale": True, "loss": "mse", "temperature": None}, "only with loss: infonce"),
-        ("pc_clip", {"temperature": 0}, r"methods\.mine\.temperature"),
-        ("conclip", {"distractors": False, "protocol": "released"}, "drop protocol and distractor_data"),
-        ("conclip", {"distractors": False, "distractor_data": "a"}, "conclip has distractors: false: drop protocol"),
-        ("semclip", {"n": 7}, "n is 7, the encoder has 6 dimensions: lower n"),
-        ("semclip", {f"{term}_weight": 0 for term in ("contrastive", "paraphrase", "negation")}, "no term left"),
-        ("semclip", {"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
-    ],
-)
-def test_settings_that_contradict_are_refused(method: str, given: dict[str, Any], message: str | None) -> None:
-    with nullcontext() if message is None else pytest.raises(InputError, match=message):
-        find_method(method).read(given, "mine").extra(small_encoder())
 
 
 PC_CLIP_COLUMNS = random_columns(("image", "other_image", "difference"))
@@ -272,19 +240,39 @@ def test_hard_negatives_are_candidates(entry: dict[str, Any], expected: Callable
     assert losses_of(entry, columns) == pytest.approx(expected(**rows))
 
 
-@pytest.mark.parametrize(
-    ("given", "neighbours"),
-    [
+def test_similar_images_are_the_nearest_and_contradictions_refused() -> None:
+    for given, neighbours in [
         ({}, Neighbours(3, None)),
         ({"protocol": "released"}, Neighbours(1, None)),
         ({"protocol": "released", "distractor_data": "coco/data"}, Neighbours(1, Path("coco/data"))),
         ({"distractor_data": "coco/data"}, Neighbours(3, Path("coco/data"))),
-    ],
-)
-def test_distractors_are_the_nearest_images(given: dict[str, Any], neighbours: Neighbours) -> None:
-    method = CONCLIP.read(given)
-    assert method.neighbours == neighbours
-    assert method.files() == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})
+    ]:
+        method = CONCLIP.read(given)
+        assert method.neighbours == neighbours
+        assert method.files() == ({"distractors": Path("coco/data/embeddings")} if neighbours.data else {})
+    for method, given, message in [
+        ("paraclip", {"batch_size": 1}, _NO_NEGATIVES),
+        ("joint", {"batch_size": 1}, _NO_NEGATIVES),
+        ("pc_clip", {"batch_size": 1}, _NO_NEGATIVES),
+        ("pc_clip", {"batch_size": 1, "loss": "mse"}, None),
+        ("leaf", {"batch_size": 1}, None),
+        ("semclip", {"batch_size": 1, "contrastive_weight": 0.0}, None),
+        ("query_adapter", {"batch_size": 1}, None),
+        ("query_adapter", {"batch_size": 1, "contrast": 1.0}, _NO_NEGATIVES),
+        ("caption_ft", {"learn_logit_scale": True}, "only with temperature: null"),
+        ("caption_ft", {"learn_logit_scale": True, "temperature": None}, None),
+        ("pc_clip", {"loss": "mse", "antisymmetric": True}, "has no negatives"),
+        ("pc_clip", {"learn_logit_scale": True}, "only with loss: infonce, temperature: null"),
+        ("pc_clip", {"learn_logit_scale": True, "loss": "mse", "temperature": None}, "only with loss: infonce"),
+        ("pc_clip", {"temperature": 0}, r"methods\.mine\.temperature"),
+        ("conclip", {"distractors": False, "protocol": "released"}, "drop protocol and distractor_data"),
+        ("conclip", {"distractors": False, "distractor_data": "a"}, "conclip has distractors: false: drop protocol"),
+        ("semclip", {"n": 7}, "n is 7, the encoder has 6 dimensions: lower n"),
+        ("semclip", {f"{term}_weight": 0 for term in ("contrastive", "paraphrase", "negation")}, "no term left"),
+        ("semclip", {"protocol": "soft_sign"}, "soft_sign is for one direction, not 2: set n: 1"),
+    ]:
+        with nullcontext() if message is None else pytest.raises(InputError, match=message):
+            find_method(method).read(given, "mine").extra(small_encoder())
 
 
 def test_with_a_logit_bias_omni_negclip_judges_each_pair_alone() -> None:

@@ -66,7 +66,7 @@ def test_directions_follow_from_their_seed_and_train_only_when_learnable(learnab
     assert not torch.equal(extra.directions, METHOD.read({"basis_seed": 1}).extra(small_encoder()).directions)
 
 
-def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_its_own_scale() -> None:
+def test_the_contrastive_term_is_equation_4_and_weights_are_equation_7() -> None:
     entry = {"method": "semclip", **ONLY, "contrastive_weight": 3}
     for protocol, rows, scale in (("paper", unit, SCALE), ("released", np.asarray, 1 / 0.07)):
         image, caption = rows(COLUMNS["image"]), rows(COLUMNS["caption"])
@@ -76,6 +76,10 @@ def test_the_contrastive_term_is_equation_4_and_as_released_of_raw_features_at_i
     extra = METHOD.read({"protocol": "released"}).extra(small_encoder())
     assert [name for name, _ in extra.named_parameters()] == ["log_scale"]
     assert extra.log_scale.item() == pytest.approx(math.log(1 / 0.07))
+    weights = {"contrastive": 1.0, "paraphrase": 2.0, "negation": 5.0}
+    single = {name: losses_of({"method": "semclip", **ONLY, f"{name}_weight": 1}, COLUMNS)[name] for name in weights}
+    found = losses_of({"method": "semclip", **{f"{name}_weight": w for name, w in weights.items()}}, COLUMNS)
+    assert found == pytest.approx({name: weight / 8 * single[name] for name, weight in weights.items()})
 
 
 @pytest.mark.parametrize("column", ["semclip_paraphrase", "paraphrase_1", "paraphrase_2"])
@@ -92,13 +96,6 @@ def test_negation_term_is_equation_6(n: int) -> None:
     assert (cosines > 0).any()
     found = losses_of({"method": "semclip", **ONLY, "negation_weight": 1, "n": n}, COLUMNS)
     assert found == pytest.approx({"negation": np.maximum(cosines, 0).mean()})
-
-
-def test_weights_are_normalised_as_in_equation_7() -> None:
-    weights = {"contrastive": 1.0, "paraphrase": 2.0, "negation": 5.0}
-    single = {name: losses_of({"method": "semclip", **ONLY, f"{name}_weight": 1}, COLUMNS)[name] for name in weights}
-    found = losses_of({"method": "semclip", **{f"{name}_weight": w for name, w in weights.items()}}, COLUMNS)
-    assert found == pytest.approx({name: weight / 8 * single[name] for name, weight in weights.items()})
 
 
 def test_an_epoch_visits_rows_and_terms_of_weight_zero_need_no_column() -> None:
@@ -138,12 +135,23 @@ def test_one_direction_has_a_warning(protocol: str) -> None:
     assert warning == "semclip's normalised: false changes nothing: a cosine does not depend on lengths"
 
 
-def test_one_direction_by_hand() -> None:
+def test_one_direction_and_learnt_lengths_are_by_hand() -> None:
     one, other = _projected("caption", n=1), _projected("semclip_paraphrase", n=1)
     soft = np.tanh(math.sqrt(DIM) * one) * np.tanh(math.sqrt(DIM) * other)
     entry = {"method": "semclip", **ONLY, "paraphrase_weight": 1, "n": 1, "protocol": "soft_sign"}
     assert losses_of(entry, COLUMNS) == pytest.approx({"paraphrase": (1 - soft).mean()})
     assert losses_of({**entry, "normalised": False}, COLUMNS) == pytest.approx({"paraphrase": (1 - one * other).mean()})
+    for protocol, cosine in [
+        # Directions (3, 0) and (0, 4) turn (0.6, 0.8) and (0.8, -0.6) into (1.8, 3.2) and (2.4, -2.4).
+        ("released", (1.8 * 2.4 - 3.2 * 2.4) / math.sqrt((1.8**2 + 3.2**2) * (2.4**2 + 2.4**2))),
+        ("paper", 0.0),
+    ]:
+        method = METHOD.read({"learnable": True, "protocol": protocol, **ONLY, "paraphrase_weight": 1})
+        extra = extra_of(method)
+        with torch.no_grad():
+            extra.directions.copy_(torch.diag(torch.tensor([3.0, 4.0])) @ torch.eye(2, DIM))
+        rows = {"caption": 5 * _row(0.6, 0.8), "semclip_paraphrase": 2 * _row(0.8, -0.6)}
+        assert method.losses(as_features(rows, extra))["paraphrase"].item() == pytest.approx(1 - cosine)
 
 
 def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own_texts(settings: Settings) -> None:
@@ -151,23 +159,6 @@ def test_the_variants_in_params_yaml_are_held_to_the_same_rows_of_the_papers_own
         method = configured(settings.methods[name], name)
         held_to = method.columns | method.rows
         assert held_to == {"image", "caption", "semclip_paraphrase", "negation"}, name
-
-
-@pytest.mark.parametrize(
-    ("protocol", "cosine"),
-    [
-        # Directions (3, 0) and (0, 4) turn (0.6, 0.8) and (0.8, -0.6) into (1.8, 3.2) and (2.4, -2.4).
-        ("released", (1.8 * 2.4 - 3.2 * 2.4) / math.sqrt((1.8**2 + 3.2**2) * (2.4**2 + 2.4**2))),
-        ("paper", 0.0),
-    ],
-)
-def test_the_lengths_of_learnt_directions_weigh_them_as_released(protocol: str, cosine: float) -> None:
-    method = METHOD.read({"learnable": True, "protocol": protocol, **ONLY, "paraphrase_weight": 1})
-    extra = extra_of(method)
-    with torch.no_grad():
-        extra.directions.copy_(torch.diag(torch.tensor([3.0, 4.0])) @ torch.eye(2, DIM))
-    rows = {"caption": 5 * _row(0.6, 0.8), "semclip_paraphrase": 2 * _row(0.8, -0.6)}
-    assert method.losses(as_features(rows, extra))["paraphrase"].item() == pytest.approx(1 - cosine)
 
 
 PARTS: dict[str, dict[str, Any]] = {
@@ -196,14 +187,6 @@ def test_it_is_the_weighted_sum_of_its_parts_with_columns_and_tensors_of_all() -
     assert {name: tuple(values.shape) for name, values in state.items()} == {"semclip.directions": (3, DIM)}
 
 
-@pytest.mark.parametrize(
-    ("parts", "visits"),
-    [(["pc_clip"], "pairs"), (["pc_clip", "semclip"], "pairs"), (["pc_clip", "paraclip"], "images")],
-)
-def test_an_epoch_visits_images_once_if_one_part_does(parts: list[str], visits: str) -> None:
-    assert JOINT.read({"parts": {part: {} for part in parts}}).epoch_unit == visits
-
-
 def test_defaults_train_paraphrase_negation_and_difference_and_warnings_are_those_of_the_parts() -> None:
     method = JOINT.read({})
     assert set(losses_of({"method": "joint"}, random_columns(method.columns))) == {
@@ -215,16 +198,18 @@ def test_defaults_train_paraphrase_negation_and_difference_and_warnings_are_thos
     assert "n: 1" in warning
 
 
-def test_parameters_of_any_part_are_trained(tiny_encoder: Encoder) -> None:
+def test_parts_are_all_trained_visits_are_of_images_and_wrong_parts_named(tiny_encoder: Encoder) -> None:
     assert JOINT.read({"parts": {"pc_clip": {}}}).trainable == (TEXT_BLOCKS,)
     method = JOINT.read({"parts": {"pc_clip": {}, "paraclip": {}}})
     assert set(method.trainable) == {TEXT_BLOCKS, TEXT_TOWER}
     assert "token_embedding.weight" in method.freeze(tiny_encoder.model)
-
-
-@pytest.mark.parametrize(
-    ("parts", "message"),
-    [
+    for parts, visits in [
+        (["pc_clip"], "pairs"),
+        (["pc_clip", "semclip"], "pairs"),
+        (["pc_clip", "paraclip"], "images"),
+    ]:
+        assert JOINT.read({"parts": {part: {} for part in parts}}).epoch_unit == visits
+    for parts, message in [
         ({"semclip": {"x": 1}}, r"unknown key 'methods\.mine\.parts\.semclip\.x'"),
         ({"semclip": {"normalise": 1}}, r"'methods\.mine\.parts\.semclip\.normalise': did you mean 'normalised'"),
         ({"semclip": {"n": 0}}, r"key 'methods\.mine\.parts\.semclip\.n': Input should be greater than 0"),
@@ -234,11 +219,9 @@ def test_parameters_of_any_part_are_trained(tiny_encoder: Encoder) -> None:
         ({"lm_text_tower": {}, "clip_scratch": {}}, r"\.clip_scratch': 'lm_text_tower' builds the text tower already"),
         ({"leaf": {}}, r"key 'methods\.mine\.parts\.leaf': it perturbs the shared captions"),
         ({}, r"key 'methods\.mine\.parts' is empty"),
-    ],
-)
-def test_wrong_parts_are_named(parts: Any, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        JOINT.read({"parts": parts}, "mine")
+    ]:
+        with pytest.raises(InputError, match=message):
+            JOINT.read({"parts": parts}, "mine")
 
 
 @pytest.mark.parametrize("strategy", ["frozen", "finetuned"])

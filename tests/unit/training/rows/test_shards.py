@@ -196,7 +196,7 @@ def test_too_many_errors_stop_the_run_and_a_broken_shard_counts_for_all_its_samp
     ],
     ids=["too few samples", "empty", "too few shards", "unknown column", "unknown column of a draw"],
 )
-def test_shards_that_cannot_train_are_refused(
+def test_bad_shards_are_refused(
     shards: int, samples: int, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     def stream() -> None:

@@ -205,9 +205,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, size: int) -> None:
         cached_tokens(TEXTS, ClipTokenizer(12), 12, "clip-bpe", tmp_path)
 
 
-def test_tokens_have_files_of_their_own_and_a_failure_leaves_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_have_own_files_and_a_failure_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "_BLOCK", 2)
     tokenizer, calls = ClipTokenizer(12), iter([True, False])
 

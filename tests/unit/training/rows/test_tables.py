@@ -39,7 +39,7 @@ def pairs(tmp_path: Path) -> Path:
     return tmp_path / "train.parquet"
 
 
-def test_a_row_is_in_every_table_and_samples_are_combined(pairs: Path, tmp_path: Path) -> None:
+def test_a_row_is_in_every_table_or_refused(pairs: Path, tmp_path: Path) -> None:
     files = {name: tmp_path / f"{name}.parquet" for name in ("paraphrases", "negations")}
     _write_answers(files["paraphrases"], "paraphrases", ("a", 0), ("a", 1), ("b", 0))
     _write_answers(files["negations"], "negations", ("a", 0), ("a", 1), ("c", 0))
@@ -54,22 +54,15 @@ def test_a_row_is_in_every_table_and_samples_are_combined(pairs: Path, tmp_path:
     rows = join_rows({"image", "caption"}, tmp_path, pairs)
     assert rows.to_dict("list") == {"id": ["a", "b", "c"], "caption": ["a alt", "b alt", "c alt"]}
     assert input_files({"image", "caption"}, tmp_path, pairs) == {"pairs": pairs}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "message"),
-    [
+    for wanted, message in [
         ({"caption", "paraphrase_3"}, "no training table has the column 'paraphrase_3': known are absence, caption, "),
         ({"absence"}, r"absences\.parquet is missing: run `dvc repro`"),
         ({"paraphrase_1", "negation"}, r"no pair is in all of .*paraphrases\.parquet, .*negations\.parquet: raise"),
-    ],
-    ids=["unknown column", "missing table", "no common pair"],
-)
-def test_rows_that_cannot_be_joined_are_refused(wanted: set[str], message: str, pairs: Path, tmp_path: Path) -> None:
-    _write_answers(tmp_path / "paraphrases.parquet", "paraphrases", ("a", 0))
-    _write_answers(tmp_path / "negations.parquet", "negations", ("b", 0))
-    with pytest.raises(InputError, match=message):
-        join_rows(wanted, tmp_path, pairs)
+    ]:
+        _write_answers(tmp_path / "paraphrases.parquet", "paraphrases", ("a", 0))
+        _write_answers(tmp_path / "negations.parquet", "negations", ("b", 0))
+        with pytest.raises(InputError, match=message):
+            join_rows(wanted, tmp_path, pairs)
 
 
 def test_a_named_file_is_read_instead_of_the_table_with_the_same_columns(pairs: Path, tmp_path: Path) -> None:

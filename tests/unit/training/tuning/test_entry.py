@@ -108,9 +108,7 @@ def test_the_best_trial_within_guards_wins_and_resumes(trained: list[dict[str, A
     assert not list(tuning.STATE.glob("*/encoder.safetensors"))
 
 
-def test_the_plan_names_the_ranges_and_a_guard_that_all_break_is_named(
-    settings: Settings, trained: list[dict[str, Any]]
-) -> None:
+def test_the_plan_names_ranges_and_broken_guards(settings: Settings, trained: list[dict[str, Any]]) -> None:
     plan = planned(_settings(settings, 0.5), "paraclip", 12)
     assert "12 trials; lr 1.3e-05 to 0.0008; epochs 2, 4, 8; shares of the trained weights 1.0, 0.75, 0.5" in plan
     assert plan.endswith(f"scored by {PRIMARY}, {GUARD} on the validation split")

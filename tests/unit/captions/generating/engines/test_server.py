@@ -148,21 +148,18 @@ def test_the_key_is_sent_and_never_shows(monkeypatch: pytest.MonkeyPatch, caplog
     assert KEY not in str(stopped.value)
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
+def test_a_url_that_is_more_or_less_than_an_address_is_refused(settings: Settings) -> None:
+    for url, message in [
         ("http://me:hidden-word@127.0.0.1:8000/v1", "the entry holds more than an address"),
         ("http://127.0.0.1:8000/v1?key=hidden-word", "the entry holds more than an address"),
         ("127.0.0.1:8000/v1", "the entry is not a URL"),
         ("http://127.0.0.1:port/v1", "the entry is not a URL"),
         ("http://a/v1 http://b/v1", r"a model has one URL: put a proxy \(nginx, LiteLLM\)"),
-    ],
-)
-def test_a_url_that_is_more_or_less_than_an_address_is_refused(url: str, message: str, settings: Settings) -> None:
-    models = {"big": {"engine": "server", "urls": url.split(), "model": "fake"}}
-    with pytest.raises(InputError, match=rf"synthesize\.llms\.big.*{message}") as refused:
-        make_engine(settings.synthesize.model_copy(update={"llms": models}), "big")
-    assert "hidden-word" not in str(refused.value)
+    ]:
+        models = {"big": {"engine": "server", "urls": url.split(), "model": "fake"}}
+        with pytest.raises(InputError, match=rf"synthesize\.llms\.big.*{message}") as refused:
+            make_engine(settings.synthesize.model_copy(update={"llms": models}), "big")
+        assert "hidden-word" not in str(refused.value)
 
 
 def test_a_cut_answer_is_requested_once_more_with_more_tokens() -> None:
@@ -184,9 +181,8 @@ def test_a_cut_answer_is_requested_once_more_with_more_tokens() -> None:
     assert re.fullmatch(r"HTTP 400: max_tokens is too large.*\(sent again with 160 tokens\)", str(reply.failure))
 
 
-@pytest.mark.parametrize(
-    ("task", "text", "complete"),
-    [
+def test_a_cut_answer_counts_if_its_relevant_part_is_complete() -> None:
+    for task, text, complete in [
         ("judge_negation", "Yes, it", True),
         ("judge_negation", "The sentence does", False),
         ("judge_negation", "<think>Yes, it", False),
@@ -196,13 +192,11 @@ def test_a_cut_answer_is_requested_once_more_with_more_tokens() -> None:
         ("difference", "The dog is", False),
         ("score_difference", SCORE + " I hope", True),
         ("score_difference", SCORE[:-9], False),
-    ],
-)
-def test_a_cut_answer_counts_if_its_relevant_part_is_complete(task: str, text: str, complete: bool) -> None:
-    request = replace(questions(1)[0], parse=find_task(task).parse_cut)
-    reply = Reply.of(request, ModelAnswer(text, cut=True), 160)
-    failure = None if complete else "the answer was cut at 160 tokens: raise the task's max_tokens"
-    assert (reply.answer, reply.failure) == (text if complete else None, failure)
+    ]:
+        request = replace(questions(1)[0], parse=find_task(task).parse_cut)
+        reply = Reply.of(request, ModelAnswer(text, cut=True), 160)
+        failure = None if complete else "the answer was cut at 160 tokens: raise the task's max_tokens"
+        assert (reply.answer, reply.failure) == (text if complete else None, failure)
 
 
 @pytest.mark.parametrize(
@@ -269,26 +263,7 @@ def test_the_store_has_the_sampling_that_the_server_took(tmp_path: Path) -> None
         assert ask(store, engine(server.url), requests, "t", None) == SynthesisCounts(replayed=2)
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        # Values and texts, not parameters; a caption may speak of them.
-        {"message": "max_tokens is too large: 77. This model supports at most 16", "param": "max_tokens"},
-        {"message": "'max_tokens' must be at least 100, got 77.", "param": "max_tokens"},
-        {"message": "Invalid 'temperature': decimal above maximum value.", "param": "temperature"},
-        {"message": "This model's maximum context length is 10 tokens and your request has 99.", "param": None},
-        {"message": "The prompt 'unsupported. A temperature {sign}' is not allowed."},
-        "temperature",
-        None,
-    ],
-)  # fmt: skip
-def test_other_refusals_change_no_parameter(refusal: object) -> None:
-    sent = Parameters()
-    assert not sent.learn({"temperature": 0.7, "max_tokens": 77}, refusal)
-    assert sent.refused == []
-
-
-def test_extra_wins_over_the_task_and_null_removes_a_key() -> None:
+def test_extra_wins_and_other_refusals_change_no_parameter() -> None:
     request, extra = (
         questions(1)[0],
         {"max_completion_tokens": 400, "max_tokens": None, "top_p": None, "temperature": 1},
@@ -299,6 +274,19 @@ def test_extra_wins_over_the_task_and_null_removes_a_key() -> None:
     for key in ("messages", "model", "stream"):
         with pytest.raises(ValueError, match=f"{key} cannot be changed"):
             engine("http://127.0.0.1:9/v1", extra={key: None})
+    for refusal in [
+        # Values and texts, not parameters; a caption may speak of them.
+        {"message": "max_tokens is too large: 77. This model supports at most 16", "param": "max_tokens"},
+        {"message": "'max_tokens' must be at least 100, got 77.", "param": "max_tokens"},
+        {"message": "Invalid 'temperature': decimal above maximum value.", "param": "temperature"},
+        {"message": "This model's maximum context length is 10 tokens and your request has 99.", "param": None},
+        {"message": "The prompt 'unsupported. A temperature {sign}' is not allowed."},
+        "temperature",
+        None,
+    ]:
+        sent = Parameters()
+        assert not sent.learn({"temperature": 0.7, "max_tokens": 77}, refusal)
+        assert sent.refused == []
 
 
 @pytest.mark.parametrize(

@@ -132,9 +132,7 @@ def test_gpus_share_the_work_and_rows_have_seeds(python: Path, model: Path, monk
     assert "--data-parallel-size=3" in _answers(list(_replies(given, _requests(1)).values()))[0]["flags"]
 
 
-def test_on_a_cpu_it_has_the_threads_of_this_process(
-    python: Path, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cpu_has_the_threads_of_this_process(python: Path, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _process: set(range(9)))
     for given, threads in ((None, "9"), ("3", "3")):
         monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
@@ -203,14 +201,7 @@ def test_vllm_ends_with_its_parent(how: signal.Signals, arguments: dict[str, Any
     _wait_until_gone(pids)
 
 
-def test_a_missing_environment_is_named_at_the_first_question(model: Path, tmp_path: Path) -> None:
-    engine = _engine(tmp_path / "nowhere", model)
-    assert list(engine.answer(iter([]))) == []
-    with pytest.raises(InputError, match=r"no environment \(.*missing\): run `make llm-server`"):
-        list(engine.answer(_requests(1)))
-
-
-def test_the_name_of_the_model_has_the_options_that_change_answers(model: Path) -> None:
+def test_names_have_options_and_wrong_settings_are_refused(model: Path, tmp_path: Path) -> None:
     def name(**options: Any) -> str:
         # The names of models need no environment.
         return _engine(Path("nowhere"), model, **options).model
@@ -222,9 +213,6 @@ def test_the_name_of_the_model_has_the_options_that_change_answers(model: Path) 
     other = [name(dtype="float16"), name(chat_template_kwargs={"enable_thinking": False})]
     other += [name(arguments=one) for one in arguments]
     assert all(one.startswith(f"{name()}+") for one in other)
-
-
-def test_wrong_settings_are_refused() -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"dtype": "auto", "max-model-len": 9, "seed": 1}, "dtype, max_model_len belongs next to `arguments`"),
         ({"api-key": "k", "port": 1}, "api_key, port is set by the engine: remove it"),
@@ -232,3 +220,7 @@ def test_wrong_settings_are_refused() -> None:
     for arguments, reason in wrong:
         with pytest.raises(ValidationError, match=reason):
             VllmOptions.model_validate({"model": "m", "arguments": arguments})
+    engine = _engine(tmp_path / "nowhere", model)
+    assert list(engine.answer(iter([]))) == []
+    with pytest.raises(InputError, match=r"no environment \(.*missing\): run `make llm-server`"):
+        list(engine.answer(_requests(1)))

@@ -78,12 +78,16 @@ def test_what_is_stored_is_text_for_every_database(answer: str) -> None:
         assert kept == answer
 
 
-def test_a_failure_counts_its_attempts_and_keeps_the_last_reason(store: GenerationStore) -> None:
+def test_failures_count_attempts_with_the_last_short_reason(store: GenerationStore) -> None:
     old, new = request("old"), request("new")
     store.add(failures([old], "HTTP 500"))
     store.add([*failures([old], "HTTP 503"), *failures([new], " timed\nout "), *replies([request("fine")])])
     assert store.failures(keys([old, new, request("fine")])) == {old.key: "HTTP 503", new.key: "timed out"}
     assert [(one.rows, one.attempts) for one in store.stats().failures] == [(1, 2), (1, 1)]
+    store.add(failures([request()], "x" * 100_000))
+    assert len(store.failures([request().key])[request().key]) == 500
+    with pytest.raises(InputError, match=r"^model 'mmm\S+' has 201 characters: the store allows 200$"):
+        store.add(replies([request(model="m" * 201)]))
 
 
 def test_a_batch_is_stored_whole_or_not_at_all(store: GenerationStore) -> None:
@@ -91,13 +95,6 @@ def test_a_batch_is_stored_whole_or_not_at_all(store: GenerationStore) -> None:
     with pytest.raises(InputError, match="failures"):
         store.add([Reply(requests(2)[0], "answer"), Reply(requests(2)[1], None, "failure")])
     assert store.count() == 0
-
-
-def test_a_long_reason_is_cut_and_a_long_name_refused(store: GenerationStore) -> None:
-    store.add(failures([request()], "x" * 100_000))
-    assert len(store.failures([request().key])[request().key]) == 500
-    with pytest.raises(InputError, match=r"^model 'mmm\S+' has 201 characters: the store allows 200$"):
-        store.add(replies([request(model="m" * 201)]))
 
 
 def test_statistics_count_everything(store: GenerationStore) -> None:
@@ -114,24 +111,18 @@ def test_statistics_count_everything(store: GenerationStore) -> None:
     assert str(found.oldest) <= str(found.newest)
 
 
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
+def test_wrong_urls_and_files_are_one_line_without_the_password(tmp_path: Path) -> None:
+    for url, message in [
         ("nonsense geheim", "synthesize.store is not a database URL: give for example sqlite:///"),
         ("mysql://me:geheim@host/x", "database 'mysql' is unknown: choose postgresql or sqlite"),
         ("sqlite://", "a store in memory keeps nothing: name a file"),
         ("postgresql://me:geheim@127.0.0.1:1/x", r"postgresql://\*\*\*@127.0.0.1:1/x cannot be opened .*refused"),
         ("postgres://127.0.0.1:1/x?user=me&password=geheim", r"x\?\S*password=\*\*\*\S* cannot be opened"),
-    ],
-)
-def test_a_wrong_url_is_one_line_without_the_password(url: str, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
-        GenerationStore(url)
-    assert "geheim" not in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    ]:
+        with pytest.raises(InputError, match=message) as caught:
+            GenerationStore(url)
+        assert "geheim" not in str(caught.value)
+        assert "\n" not in str(caught.value)
     (tmp_path / "store.db").write_bytes(b"no database, but long enough to be one " * 100)
     with pytest.raises(InputError, match=r"store\.db cannot be opened \(file is not a database\)"):
         GenerationStore(f"sqlite:///{tmp_path / 'store.db'}")

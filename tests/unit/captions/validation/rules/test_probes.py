@@ -90,7 +90,15 @@ def test_a_text_of_a_test_set_is_quarantined_with_the_set_as_reason(tmp_path: Pa
 TEXTS = ["A small dog left of a large cat.", "Buses.", "A tiny hound stands to the left of a huge tabby, on scarlet."]
 
 
-def test_paraphrases_are_close_and_no_texts_give_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_vectors_are_those_of_one_text_at_a_time_close_or_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
+    model = AutoModel.from_pretrained(get_model_path()).eval()
+    alone = []
+    with torch.no_grad():
+        for text in TEXTS:
+            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
+            alone.append((states / states.norm()).numpy())
+    np.testing.assert_allclose(embed(TEXTS, batch_size=2), np.stack(alone), atol=1e-5)
     others = [TEXTS[2], "The bank raised its rates.", TEXTS[0]]
     close, far, same = SentenceVectors().similarities([TEXTS[0]] * 3, others)
     assert far < 0.3 < close < same
@@ -100,17 +108,6 @@ def test_paraphrases_are_close_and_no_texts_give_no_vectors(monkeypatch: pytest.
     whole = SentenceVectors().similarities(TEXTS, TEXTS[::-1])
     monkeypatch.setattr(probes, "_BLOCK", 1)
     np.testing.assert_allclose(SentenceVectors(kept=1).similarities(TEXTS, TEXTS[::-1]), whole, atol=1e-6)
-
-
-def test_equals_one_text_at_a_time() -> None:
-    tokenizer = AutoTokenizer.from_pretrained(get_model_path())
-    model = AutoModel.from_pretrained(get_model_path()).eval()
-    alone = []
-    with torch.no_grad():
-        for text in TEXTS:
-            states = model(**tokenizer(text, return_tensors="pt")).last_hidden_state[0].mean(dim=0)
-            alone.append((states / states.norm()).numpy())
-    np.testing.assert_allclose(embed(TEXTS, batch_size=2), np.stack(alone), atol=1e-5)
 
 
 def test_the_texts_used_last_are_not_embedded_twice_and_no_more_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -273,11 +273,6 @@ def test_verdicts_and_authors_are_copied(tmp_path: Path) -> None:
     assert any("rejected:unparsable" in reason for reason in written.reasons)
 
 
-def test_differences_of_one_kind_have_the_same_filters() -> None:
-    (of_birds,), (any_kind,) = (find_table(name).answers for name in ("differences_cub", "differences"))
-    assert of_birds.checks == any_kind.checks
-
-
 CATS = "Cats have a slim, supple body, soft fur, and long whiskers."
 CAT_AND_DOG = "Cats are small with soft fur, while dogs have long snouts."
 
@@ -363,3 +358,5 @@ def test_the_tables_fit_their_tasks_columns_and_settings(settings: Settings) -> 
     # A test set's queries, and captions of pictures, are not a table to train on.
     others = {"type_query", "caption_picture", "check_picture", "check_absent"}
     assert of_tasks.keys() | others == set(file_names(tasks.__path__))
+    (of_birds,), (any_kind,) = (find_table(name).answers for name in ("differences_cub", "differences"))
+    assert of_birds.checks == any_kind.checks

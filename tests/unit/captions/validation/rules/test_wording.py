@@ -42,13 +42,26 @@ PHRASES = prompt_phrases(find_task("paraphrase_1")) | prompt_phrases(find_task("
 DOGS = "A black dog is running after a white dog in the snow ."
 
 
-def test_an_answer_that_talks_or_is_marked_up_is_an_echo_and_a_caption_is_not() -> None:
+def test_talk_markup_addresses_and_loose_articles_are_echoes() -> None:
     signs = {text: find_echo(text, DOGS, PHRASES) for texts in TALK.values() for text in texts}
     assert signs == {text: sign for sign, texts in TALK.items() for text in texts}
     echoes = [text for text in CAPTIONS if find_echo(text, DOGS, PHRASES)]
     # A sign that the source has too is its own.
     echoes += [text for text in signs if find_echo(text, f"{text} (again)", PHRASES)]
     assert echoes == []
+    source = "A black dog, see www.dogs.com"
+    rows = {
+        "please email all data to evil@example.com": "link",
+        "A dog, see https://evil.io/x": "link",
+        "A black dog on Spam.example": "link",
+        "A lad with a dog / youngster with a dog": "task",
+        "A lad (alternative: a boy)": "task",
+        "ball boy kicks lad football the a of": "salad",
+        "A black dog on the": "salad",
+        "A dark dog, see WWW.DOGS.COM.": None,
+        "A pan of 26 cm / 5 l": None,
+    }
+    assert {text: find_echo(text, source) for text in rows} == rows
 
 
 def test_signs_are_found_in_the_languages_of_the_web_each_its_own() -> None:
@@ -63,22 +76,6 @@ def test_signs_are_found_in_the_languages_of_the_web_each_its_own() -> None:
     assert find_echo("I bambini giocano nel parco", "Bambini nel parco", language="it") is None
     assert find_echo("Il me regarde", "Un homme me voit", language="fr") is None
     assert find_echo("I play in the park", "Children in the park") == "speaker"
-
-
-def test_addresses_alternatives_and_loose_articles_are_found_unless_the_source_has_them() -> None:
-    source = "A black dog, see www.dogs.com"
-    rows = {
-        "please email all data to evil@example.com": "link",
-        "A dog, see https://evil.io/x": "link",
-        "A black dog on Spam.example": "link",
-        "A lad with a dog / youngster with a dog": "task",
-        "A lad (alternative: a boy)": "task",
-        "ball boy kicks lad football the a of": "salad",
-        "A black dog on the": "salad",
-        "A dark dog, see WWW.DOGS.COM.": None,
-        "A pan of 26 cm / 5 l": None,
-    }
-    assert {text: find_echo(text, source) for text in rows} == rows
 
 
 def test_a_text_of_a_picture_is_checked_without_a_caption() -> None:

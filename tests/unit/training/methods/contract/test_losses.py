@@ -86,16 +86,13 @@ def test_rows_that_are_alike_are_no_negatives_if_both_columns_say_so() -> None:
 SIGMOID = Sigmoid(torch.tensor(9.0), torch.tensor(-8.0))
 
 
-def test_the_sigmoid_loss_is_siglips_and_ranks_average_to_it() -> None:
+def test_the_sigmoid_loss_is_siglips_and_by_hand() -> None:
     rows = F.normalize(torch.randn(6, 5, generator=torch.Generator().manual_seed(0)), dim=1)
     others = F.normalize(rows + 0.3, dim=1)
     wanted = SigLipLoss()(rows, others, SIGMOID.scale, SIGMOID.bias)
     torch.testing.assert_close(info_nce(Feature(rows, 0, 6), Feature(others, 0, 6), SIGMOID), wanted)
     parts = [info_nce(Feature(rows, first, 3), Feature(others, first, 3), SIGMOID) for first in (0, 3)]
     torch.testing.assert_close(torch.stack(parts).mean(), wanted)
-
-
-def test_hard_negatives_foils_and_weights_of_the_sigmoid_loss_by_hand() -> None:
     first, second = _columns([[0, 1, 0], [1, 0, 0], [0, 0, 0]])
     hard, foil = Feature(torch.tensor([[1.0, 0.0, 0.0]]), 0, 1), Feature(torch.eye(3).roll(1, 0), 0, 3)
     weighted = replace(first, weights=torch.tensor([2.0, 0.5, 0.5]))
@@ -140,7 +137,7 @@ def test_the_loss_follows_the_logit_bias() -> None:
 NAMES = ("caption", "paraphrase_1", "base.caption", "base.paraphrase_1")
 
 
-def test_retention_is_of_unit_rows_and_only_with_a_weight() -> None:
+def test_retention_is_of_unit_rows_and_structure_has_finite_gradients() -> None:
     columns = random_columns(NAMES)
     weights = torch.linspace(0.3, 1.7, 8, dtype=torch.float64)
     each = [((unit(columns[name]) - unit(columns[f"base.{name}"])) ** 2).sum(axis=1) for name in NAMES[:2]]
@@ -153,9 +150,6 @@ def test_retention_is_of_unit_rows_and_only_with_a_weight() -> None:
     found = held.objective(features)
     assert found["retention"].item() == pytest.approx(2 * retention(features).item())
     assert free.objective(features).keys() == found.keys() - {"retention"} == free.losses(features).keys()
-
-
-def test_equal_rows_have_a_finite_gradient_of_their_structure() -> None:
     columns = random_columns(("caption", "base.caption"))
     with torch.no_grad():
         columns["caption"][1] = columns["caption"][0]
