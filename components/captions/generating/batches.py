@@ -173,7 +173,12 @@ def _store(store: GenerationStore, requests: Sequence[Request], results: dict[st
         if answer is not None:
             kinds.append("in the store already")
             continue
-        reply = _reply(request, result)
+        if isinstance(result, ModelAnswer):
+            # A question whose answer was cut once was sent with more tokens.
+            tokens = max(request.sampling.max_tokens, result.tokens[1] if result.cut else 0)
+            reply = Reply.of(request, result, tokens)
+        else:
+            reply = Reply(request, None, result)
         reason = reply.failure
         kinds.append("answers" if reason is None else _kind(reason))
         if reason is None or reason != failure:
@@ -184,14 +189,6 @@ def _store(store: GenerationStore, requests: Sequence[Request], results: dict[st
 
 def _kind(reason: str) -> str:
     return next((kind for start, kind in _KINDS.items() if reason.startswith(start)), "failed")
-
-
-def _reply(request: Request, result: ModelAnswer | str) -> Reply:
-    if isinstance(result, str):
-        return Reply(request, None, result)
-    # A question whose answer was cut once was sent with more tokens.
-    sent = max(request.sampling.max_tokens, result.tokens[1] if result.cut else 0)
-    return Reply.of(request, result, sent)
 
 
 @dataclass

@@ -91,7 +91,11 @@ def import_files(
         raise InputError(f"{lines[0]} is not an export of a store: add --batch if it holds a batch's results")
     with closing(_open(url, must_exist=False)) as opened:
         if batch:
-            say(_import_batch(opened, files, profile))
+            from components.captions.generating.batches import import_results
+            from components.core.settings import load_settings
+            from components.core.system.profiles import settings_with
+
+            say(import_results(opened, settings_with(profile) if profile else load_settings(), files))
             return
         for path in files:
             say(f"{path}: {opened.import_parquet(path):,} new answers")
@@ -203,14 +207,6 @@ def _print_plan(
     print_rows(("writer", *columns), rows, ", ".join(tasks), numbers=columns)
     if judge is not None:
         say(f"at most {2 * judged:,} verdicts by '{judge}'")
-
-
-def _import_batch(opened: GenerationStore, files: list[Path], profile: str | None) -> str:
-    from components.captions.generating.batches import import_results
-    from components.core.settings import load_settings
-    from components.core.system.profiles import settings_with
-
-    return import_results(opened, settings_with(profile) if profile else load_settings(), files)
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:
