@@ -1,4 +1,4 @@
-"""Writers of captions, which are keys of `synthesize.llms`, asked about the same captions, and what rules say of each.
+"""Compares writers of captions, keys of `synthesize.llms`, by their answers about the same captions.
 
 Their questions are those of stage `synthesize`, so that it finds the answers in the store.
 """
@@ -13,7 +13,7 @@ from itertools import chain
 
 from components.captions.generating.asking import MeaningJudge, ask, outcomes
 from components.captions.generating.engines import Engine, make_engine
-from components.captions.generating.questions import import_replay, questions_of
+from components.captions.generating.questions import first_questions, import_replay
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Request
 from components.captions.prompting.tasks import find_task
@@ -54,7 +54,7 @@ class Written:
 
     @property
     def rules(self) -> set[str]:
-        """The rules of the reasons, without what they found."""
+        """The names of the rules, without their findings."""
         return {reason.partition(":")[0] for reason in self.reasons}
 
 
@@ -86,15 +86,14 @@ def engines_of(settings: Settings, writers: Sequence[str]) -> dict[str, Engine]:
     if len(writers) < 2:
         raise InputError("give two writers or more, keys of synthesize.llms in params.yaml")
     engines: dict[str, Engine] = {}
+    models: dict[str, str] = {}
     for name in writers:
         choose(list(settings.synthesize.llms), name, "params.yaml: synthesize.llms:")
         if name in engines:
             raise InputError(f"writer '{name}' is given twice: give each once")
-        engine = make_engine(settings.synthesize, name)
-        for other, known in engines.items():
-            if known.model == engine.model:
-                raise InputError(f"'{other}' and '{name}' are one model, {engine.model}, with one answer in the store")
-        engines[name] = engine
+        engines[name] = engine = make_engine(settings.synthesize, name)
+        if (other := models.setdefault(engine.model, name)) != name:
+            raise InputError(f"'{other}' and '{name}' are one model, {engine.model}: the store has one answer of both")
     return engines
 
 
@@ -102,11 +101,10 @@ def questions_to(settings: Settings, engine: Engine, tasks: Sequence[str], capti
     """Task -> one question about each of its first captions, at most so many."""
     found = {}
     for name in tasks:
-        questions = questions_of(settings, name, engine)
-        options = questions.options.model_copy(update={"samples": 1, "max_captions": captions})
-        found[name] = list(replace(questions, options=options).read())
+        questions = first_questions(settings, name, engine, captions)
+        found[name] = list(questions.read())
         if not found[name]:
-            raise InputError(f"{options.input} has no caption that task '{name}' accepts: see its caption_length")
+            raise InputError(f"{questions.options.input} has no caption that task '{name}' accepts: see caption_length")
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -126,6 +126,16 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
             "means something else than its caption: remove the key"
         )
     return Questions(task, tasks[name], settings, engine.model, getattr(engine, "has", None))
+
+
+def first_questions(settings: Settings, name: str, engine: Engine, captions: int, **changes: object) -> Questions:
+    """One question about each of a task's first captions, the first that stage `synthesize` has about it.
+
+    `changes` are other options than those of params.yaml.
+    """
+    questions = questions_of(settings, name, engine)
+    changes |= {"samples": 1, "max_captions": captions, "pairs": None}
+    return replace(questions, options=questions.options.model_copy(update=changes))
 
 
 def questions_without_block(settings: Settings, name: str, engine: Engine, **options: object) -> Questions:

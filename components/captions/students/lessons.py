@@ -18,19 +18,23 @@ import pandas as pd
 
 from components.captions.generating.asking import ask, stored_texts, write_answers
 from components.captions.generating.engines import Engine, make_engine
-from components.captions.generating.questions import import_replay, questions_of, questions_without_block
+from components.captions.generating.questions import (
+    first_questions,
+    import_replay,
+    questions_of,
+    questions_without_block,
+)
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Chat, InputRow, Inputs, disarm
 from components.captions.prompting.task import PromptTask
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.probes import find_probes
-from components.captions.validation.rules.table import Synthesised, add_columns, measured, row_rules
+from components.captions.validation.rules.table import Synthesised, add_columns, constant_rows, measured, row_rules
 from components.captions.validation.rules.tables import synthesised_tables
 from components.captions.validation.suites import Suites
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
-from components.core.text import common_texts, normalised
 from components.encoders.adapter.model_configs import model_config
 
 STATE = Path("state/students")
@@ -212,7 +216,8 @@ class Examiner:
             return [Examined(() if text is not None else (UNPARSABLE,)) for _, text in answered]
         limits, (answer,) = self._settings.validation.limits(table.name), table.answers
         context = model_config(self._settings.base.model)["text_cfg"].get("context_length", 77)
-        same = _constant(answered, limits.max_same_share) if answer.is_whole else []
+        pairs = [(text or "", inputs[task.inputs[0]]) for inputs, text in answered]
+        same = constant_rows(pairs, limits.max_same_share) if answer.is_whole else []
         frame = add_columns(_rows(table, task, answered), table, limits, self._probes, np.array([], np.int64), same)
         failures = self._suites.check_rows(table.name, frame, row_rules(table, limits, context)).failures
         similarity = frame.get(measured("similarity", answer), pd.Series([None] * len(answered)))
@@ -223,13 +228,6 @@ class Examiner:
             )
             for row, cosine in enumerate(similarity)
         ]
-
-
-def _constant(answered: Sequence[tuple[Inputs, str | None]], share: float) -> list[int]:
-    """The rows with an answer that three sources share, and `share` of all, as in `JoinedAnswers.constant`."""
-    pairs = [(text or "", next(iter(inputs.values()))) for inputs, text in answered]
-    common = common_texts(pairs, max(3, share * len({source for _, source in pairs})))
-    return [row for row, (text, _) in enumerate(pairs) if normalised(text) in common]
 
 
 def _table_of(task: PromptTask) -> Synthesised | None:
@@ -260,10 +258,10 @@ def ask_teacher(settings: Settings, name: str, student: Student) -> None:
     An answer becomes a lesson if it can be parsed and passes the row rules of its table that need no facts.
     """
     assert isinstance(student.teacher, str)
+    assert student.captions is not None
     (path,) = teacher_files(name, student)
     path.parent.mkdir(parents=True, exist_ok=True)
     examiner, needs = Examiner(settings), _needs(settings, student)
-    moved = _moved(settings, student, needs, path.parent)
     columns = ["task", *dict.fromkeys(text for task in student.tasks for text in find_task(task).inputs), "answer"]
     with (
         closing(GenerationStore(settings.synthesize.store)) as store,
@@ -276,8 +274,10 @@ def ask_teacher(settings: Settings, name: str, student: Student) -> None:
         writer.writeheader()
         order = TopologicalSorter({task: [needed] if needed else [] for task, needed in needs.items()})
         for task in map(find_task, order.static_order()):
-            questions = questions_of(moved, task.name, engine)
-            ask(store, engine, questions.read(), task.name, questions.most)
+            needed = needs[task.name]
+            given = {} if needed is None else {"input": path.parent / f"{needed}.parquet"}
+            questions = first_questions(settings, task.name, engine, student.captions, pictures=False, **given)
+            ask(store, engine, questions.read(), task.name, student.captions)
             if task.name in needs.values():
                 write_answers(path.parent / f"{task.name}.parquet", store, questions)
             answered = [
@@ -303,13 +303,3 @@ def _needs(settings: Settings, student: Student) -> dict[str, str | None]:
         if needed is not None and needed not in student.tasks:
             raise InputError(f"params.yaml: task '{name}' needs the answers of '{needed}': add that task")
     return needs
-
-
-def _moved(settings: Settings, student: Student, needs: Mapping[str, str | None], folder: Path) -> Settings:
-    """The settings with one sample per task about the student's number of captions, and with answers in `folder`."""
-    tasks = dict(settings.synthesize.tasks)
-    for name, needed in needs.items():
-        given = folder / f"{needed}.parquet" if needed is not None else tasks[name].input
-        changes = {"input": given, "samples": 1, "max_captions": student.captions, "pairs": None, "pictures": False}
-        tasks[name] = tasks[name].model_copy(update=changes)
-    return settings.model_copy(update={"synthesize": settings.synthesize.model_copy(update={"tasks": tasks})})

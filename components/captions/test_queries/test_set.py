@@ -19,7 +19,7 @@ from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.captions.test_queries.kinds import QueryKind, written_files
 from components.captions.validation.rules.probes import Probes, find_probes
-from components.captions.validation.rules.table import add_columns, row_rules
+from components.captions.validation.rules.table import add_columns, constant_rows, row_rules
 from components.captions.validation.suites import Suites
 from components.core.settings import Settings
 from components.core.system.checking import load_checked
@@ -37,7 +37,7 @@ from components.core.tables.written_queries import (
     frozen_hash,
     read_summary,
 )
-from components.core.text import common_texts, normalised
+from components.core.text import normalised
 from components.core.tracking import tracked_run
 from components.encoders.adapter.sidecar import read_sidecar
 
@@ -259,7 +259,8 @@ class QueryWriter:
         ).astype({"row": np.int64})
         limits = self._settings.validation.limits(key_of(kind.rules.table)).model_copy(update=dict(kind.limits))
         probes = self._probes.used_for([one.caption for one in candidates])
-        constant = _constant(candidates, limits.max_same_share) if answer.is_whole else []
+        pairs = [(one.query, one.caption) for one in candidates]
+        constant = constant_rows(pairs, limits.max_same_share) if answer.is_whole else []
         frame = add_columns(frame, kind.rules, limits, probes, np.array(_repeated(candidates), np.int64), constant)
         rules = row_rules(kind.rules, limits, self._context_length)
         for row, reasons in self._suites.check_rows(kind.name, frame, rules).failures.items():
@@ -294,13 +295,6 @@ def _repeated(candidates: Sequence[Candidate]) -> list[int]:
             rows.append(row)
         seen.add(key)
     return rows
-
-
-def _constant(candidates: Sequence[Candidate], share: float) -> list[int]:
-    """The rows of queries that at least three captions share, and `share` of all captions."""
-    least = max(3, share * len({one.caption for one in candidates}))
-    common = common_texts(((one.query, one.caption) for one in candidates), least)
-    return [row for row, one in enumerate(candidates) if normalised(one.query) in common]
 
 
 def main() -> None:

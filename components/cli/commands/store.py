@@ -173,7 +173,7 @@ def compare(
     settings = load_checked(entries=())
     tasks = chosen_tasks(settings, task or [], judge)
     if dry_run:
-        _print_plan(settings, writers, tasks, captions, judge)
+        _print_plan(settings, writers, tasks, captions)
         return
     found = compare_writers(settings, writers, tasks, captions, judge)
     table, place = report.table_of(found), from_root(out, _WRITERS)
@@ -187,17 +187,13 @@ def compare(
     say(f"page: {place / 'writers.html'}; values and all answers: {place / 'writers.json'}")
 
 
-def _print_plan(
-    settings: Settings, writers: Sequence[str], tasks: Sequence[str], captions: int, judge: str | None
-) -> None:
-    from components.captions.prompting.tasks import find_task
+def _print_plan(settings: Settings, writers: Sequence[str], tasks: Sequence[str], captions: int) -> None:
     from components.captions.writers import engines_of, questions_to
     from components.cli.costing.questions import count_given
 
-    rows, judged = [], 0
+    rows = []
     for writer, engine in engines_of(settings, writers).items():
         asked = questions_to(settings, engine, tasks, captions)
-        judged += sum(len(each) for name, each in asked.items() if find_task(name).keeps_meaning)
         count = count_given(settings, [one for each in asked.values() for one in each])
         prices = settings.synthesize.llms[writer].get("prices")
         price = f"{(count.tokens_in * prices[0] + count.tokens_out * prices[1]) / 1e6:.2f}" if prices else ""
@@ -205,8 +201,7 @@ def _print_plan(
         rows.append((writer, *(f"{number:,}" for number in numbers), price))
     columns = ("questions", "answered", "to ask", "tokens", "of answers at most", "price at most")
     print_rows(("writer", *columns), rows, ", ".join(tasks), numbers=columns)
-    if judge is not None:
-        say(f"at most {2 * judged:,} verdicts by '{judge}'")
+    say("a judge has at most two questions about each answer")
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:

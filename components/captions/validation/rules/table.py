@@ -17,6 +17,7 @@ from components.captions.validation.rules.probes import Probes
 from components.core.settings import Limits
 from components.core.tables.records import key_of
 from components.core.tables.table import Table
+from components.core.text import common_texts, normalised
 from components.core.text.languages import ENGLISH
 
 
@@ -186,6 +187,12 @@ def add_columns(
     duplicate = sample.where(joined["row"].isin(repeated))
     derived["duplicate"] = duplicate.mask(joined["row"].isin(constant), "constant")
     return joined.assign(**{name: _nullable(column) for name, column in derived.items()})
+
+
+def constant_rows(pairs: Sequence[tuple[str, str]], share: float) -> list[int]:
+    """The rows, pairs of an answer and its source, whose answer at least three sources share, and `share` of all."""
+    common = common_texts(pairs, max(3, share * len({source for _, source in pairs})))
+    return [row for row, (text, _) in enumerate(pairs) if normalised(text) in common]
 
 
 def _nullable(column: pd.Series[Any]) -> pd.Series[Any]:
