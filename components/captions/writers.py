@@ -9,13 +9,13 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 
 from components.captions.generating.asking import MeaningJudge, ask, outcomes
 from components.captions.generating.engines import Engine, make_engine
-from components.captions.generating.questions import first_questions, import_replay
+from components.captions.generating.questions import Questions, first_questions, import_replay
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import Request
+from components.captions.prompting.request import InputRow, Request
 from components.captions.prompting.tasks import find_task
 from components.captions.students.lessons import UNPARSABLE, Examiner
 from components.captions.synthesize import priced
@@ -97,32 +97,42 @@ def engines_of(settings: Settings, writers: Sequence[str]) -> dict[str, Engine]:
     return engines
 
 
-def questions_to(settings: Settings, engine: Engine, tasks: Sequence[str], captions: int) -> dict[str, list[Request]]:
-    """Task -> one question about each of its first captions, at most so many."""
-    found = {}
+def questions_to(
+    settings: Settings, engines: Mapping[str, Engine], tasks: Sequence[str], captions: int
+) -> dict[str, dict[str, list[Request]]]:
+    """Writer -> task -> one question about each of the first captions that every writer can answer, at most so many."""
+    block, found = settings.synthesize, dict[str, dict[str, list[Request]]]()
     for name in tasks:
-        questions = first_questions(settings, name, engine, captions)
-        found[name] = list(questions.read())
-        if not found[name]:
-            raise InputError(f"{questions.options.input} has no caption that task '{name}' accepts: see caption_length")
+        most = max(captions, block.tasks[name].max_captions or block.max_captions)
+        of = {writer: first_questions(settings, name, engine, most) for writer, engine in engines.items()}
+        sources = (request.source for request in replace(next(iter(of.values())), answerable=None).read())
+        chosen = list(islice((source for source in sources if _all_answer(list(of.values()), source)), captions))
+        if not chosen:
+            raise InputError(
+                f"{block.tasks[name].input} has no caption that task '{name}' accepts and every writer can answer: see "
+                "its caption_length, and the captions of an engine 'table'"
+            )
+        for writer, questions in of.items():
+            found.setdefault(writer, {})[name] = [questions.about(source, 0) for source in chosen]
     return found
+
+
+def _all_answer(of: Sequence[Questions], source: InputRow) -> bool:
+    return all(one.answerable is None or one.answerable(one.about(source, 0)) for one in of)
 
 
 def compare_writers(
     settings: Settings, writers: Sequence[str], tasks: Sequence[str], captions: int, judge: str | None = None
 ) -> Answers:
     """Ask each writer through the generation store, then the judge about usable answers, and examine all of them."""
-    engines, examiner = engines_of(settings, writers), Examiner(settings)
+    asked, examiner = questions_to(settings, engines_of(settings, writers), tasks, captions), Examiner(settings)
     meaning = None if judge is None else MeaningJudge(settings, judge)
     with closing(GenerationStore(settings.synthesize.store)) as store:
         import_replay(store, settings)
-        asked = {}
         for writer in writers:
             # Dropped with its model once it has answered.
-            engine = engines.pop(writer)
-            asked[writer] = questions_to(settings, engine, tasks, captions)
-            total = sum(map(len, asked[writer].values()))
-            counts = priced(ask(store, engine, chain(*asked[writer].values()), writer, total), settings, writer)
+            engine, requests = make_engine(settings.synthesize, writer), list(chain(*asked[writer].values()))
+            counts = priced(ask(store, engine, requests, writer, len(requests)), settings, writer)
             cost = f", cost {counts.cost:.2f}" if counts.cost else ""
             print(f"{writer}: {counts.generated:,} new answers, {counts.replayed:,} stored{cost}", file=sys.stderr)
         pairs = [(task, writer) for task in tasks for writer in writers]

@@ -192,8 +192,7 @@ def _print_plan(settings: Settings, writers: Sequence[str], tasks: Sequence[str]
     from components.cli.costing.questions import count_given
 
     rows = []
-    for writer, engine in engines_of(settings, writers).items():
-        asked = questions_to(settings, engine, tasks, captions)
+    for writer, asked in questions_to(settings, engines_of(settings, writers), tasks, captions).items():
         count = count_given(settings, [one for each in asked.values() for one in each])
         prices = settings.synthesize.llms[writer].get("prices")
         price = f"{(count.tokens_in * prices[0] + count.tokens_out * prices[1]) / 1e6:.2f}" if prices else ""

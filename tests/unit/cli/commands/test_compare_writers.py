@@ -128,6 +128,20 @@ def test_each_question_is_asked_once_and_the_stage_finds_its_answers(engines: di
     assert [answer is not None for answer in answers] == [True, False] * 24, "the first of its two samples"
 
 
+def test_a_table_of_answers_is_compared_on_the_captions_that_it_has(engines: dict[str, FakeEngine]) -> None:
+    rows = [f"{caption}\t{good([caption])}" for caption in [CAPTIONS[20], *CAPTIONS[:10:2]]]
+    Path("people.tsv").write_text("\n".join(["caption\tparaphrase_1", *rows, "another\tAnother."]) + "\n")
+    params = yaml.safe_load(Path("params.yaml").read_text())
+    params["synthesize"]["llms"]["people"] = {"engine": "table", "path": "people.tsv"}
+    Path("params.yaml").write_text(yaml.safe_dump(params))
+    shown = cliptune("answers", "compare", "weak", "people", "--task", "paraphrase_1", "--captions", "5", "--json")
+    found = json.loads(shown[shown.index("{") :])["answers"]["paraphrase_1"]
+    assert [one["caption"] for one in found["people"]] == CAPTIONS[:10:2]
+    assert [one["text"] for one in found["people"]] == [good([caption]) for caption in CAPTIONS[:10:2]]
+    assert [one["reasons"] == [] for one in found["weak"]] == [False] * 5
+    assert len(engines["weak"].asked) == 5
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
