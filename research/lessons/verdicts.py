@@ -109,7 +109,7 @@ def _most_alike(place: int, said: Sequence[set[str]], places: Mapping[str, Seque
     own = said[place]
     for word in sorted(own, key=lambda word: (len(places[word]), word)):
         if others := [at for at in places[word] if said[at] != own]:
-            return max(others, key=lambda at: sum(1 / len(places[shared]) for shared in own & said[at]))
+            return max(others, key=lambda at: sum(1 / len(places[shared]) for shared in sorted(own & said[at])))
     return None
 
 
