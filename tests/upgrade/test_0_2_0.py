@@ -21,8 +21,7 @@ import pytest
 from components.captions import synthesize
 from components.captions.generating.store import GenerationStore
 from components.captions.test_queries import test_set
-from components.cli.costing.cost import Costing
-from components.cli.costing.rates import load_rates
+from components.cli.costing.cost import Costing, load_rates
 from components.cli.doctor.check import Installation
 from components.cli.doctor.servers import check_generation_store
 from components.core.settings import Settings, load_settings

@@ -140,8 +140,7 @@ def _first_changes(why: str) -> str:
 
 
 def _costs(stages: list[Planned], rates: str | None, prices: tuple[float, float] | None) -> Sequence[Cost]:
-    from components.cli.costing.cost import Costing
-    from components.cli.costing.rates import TWO_CORES, load_rates
+    from components.cli.costing.cost import TWO_CORES, Costing, load_rates
     from components.core.settings import load_settings
 
     machine = load_rates(rates or TWO_CORES)

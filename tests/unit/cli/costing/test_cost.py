@@ -14,9 +14,8 @@ from components.captions.generating.engines import engine_of
 from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import Reply
-from components.cli.costing.cost import Cost, Costing
+from components.cli.costing.cost import Cost, Costing, Rates, load_rates
 from components.cli.costing.questions import TaskQuestions, count_questions
-from components.cli.costing.rates import Rates, load_rates
 from components.core.settings import Settings
 from components.core.system.errors import InputError
 from components.core.tables.folders import TEST_SET
