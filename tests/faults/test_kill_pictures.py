@@ -19,11 +19,10 @@ from PIL import Image
 
 from components.core.tables.records import SPLITS
 from components.encoders.adapter.encoder import Encoder
-from tests.conftest import TINY
+from tests.conftest import REPO, TINY
 from tests.support.held_stages import wait_until_gone
 from tests.support.shard_making import write_tar
 
-REPO = Path(__file__).parents[2]
 SHARDS, IN_SHARD, KILLS = 40, 12, 10
 ROWS = {"train": 400, "val": 16, "test": 16}
 PART = 16

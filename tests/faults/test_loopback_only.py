@@ -8,7 +8,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ import pytest
 import yaml
 
 from tests.support.ports import free_ports
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 REPO = Path(__file__).parents[2]
@@ -40,15 +40,6 @@ def _listening(pid: int) -> dict[int, set[str]]:
         if one.pid in members and one.status == psutil.CONN_LISTEN:
             found.setdefault(one.laddr.port, set()).add(one.laddr.ip)
     return found
-
-
-def _wait_until(process: subprocess.Popen[bytes], log: Path, ports: set[int], printed: str = "") -> None:
-    """Return when it listens on all these ports and has printed this."""
-    end = time.monotonic() + UP_WITHIN_S
-    while not (ports <= set(_listening(process.pid)) and printed in log.read_text(errors="replace")):
-        if process.poll() is not None or time.monotonic() > end:
-            pytest.fail(f"it did not start: {log.read_text(errors='replace')[-3000:]}")
-        time.sleep(0.1)
 
 
 @contextmanager
@@ -76,7 +67,15 @@ def test_the_stack(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "infra.stack", "--prefect-port", str(prefect), "--mlflow-port", str(mlflow)]
     log = tmp_path / "log"
     with _started(command, log, cwd=tmp_path, env=environment) as stack:
-        _wait_until(stack, log, {prefect, mlflow}, "Ctrl-C stops")
+        ports = {prefect, mlflow}
+        wait_until(
+            lambda: (
+                stack.poll() is not None or (ports <= {*_listening(stack.pid)} and "Ctrl-C stops" in log.read_text())
+            ),
+            UP_WITHIN_S,
+            log.read_text,
+        )
+        assert stack.poll() is None, log.read_text()[-3000:]
         listening = _listening(stack.pid)
         lines = [" ".join(member.cmdline()) for member in psutil.Process(stack.pid).children(recursive=True)]
         assert set().union(*listening.values()) <= LOOPBACK, listening

@@ -26,11 +26,10 @@ from flows.commands import StoppedError, TimeLimitError
 from flows.synthesize import synthesize_captions
 from flows.train import chosen_methods, compare_methods, train_paraclip
 from tests.flows.conftest import artifact, flow_runs_named, with_server
-from tests.support.params import every_method
+from tests.support.params import REPO, every_method
 from tests.support.tracked_runs import find_runs
 from tests.support.waiting import wait_until
 
-REPO = Path(__file__).parents[2]
 CAPTIONS = {"synthesize@paraphrase_1", "synthesize@paraphrase_2", "validate@paraphrases"}
 SHARED = {"prepare", "base", "embed", *CAPTIONS, "evaluate@base"}
 ONE = SHARED | {"train@paraclip", "evaluate@paraclip"}

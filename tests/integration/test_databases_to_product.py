@@ -26,11 +26,10 @@ from components.registry.formats import find_format
 from components.serving.index.image_index import ImageIndex
 from components.training.train import run as train
 from tests.integration.postgres import PostgresServer
-from tests.support.checkout import start_project
+from tests.support.checkout import REPO, start_project
 from tests.support.coloured_squares import ENTRY, shown_squares
 from tests.support.typed import cliptune
 
-REPO = Path(__file__).parents[2]
 QUERIES = ["red square", "something blue", "a pink picture", "black"]
 
 

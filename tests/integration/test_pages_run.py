@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import httpx
 import pytest
 import yaml
 
@@ -19,6 +14,7 @@ from tests.support.checkout import make_checkout, newcomer
 from tests.support.coloured_squares import shown_squares, write_folder
 from tests.support.documented import PAGES, REPO, block_lines
 from tests.support.fake_llm_process import fake_llm
+from tests.support.mlflow_servers import running
 from tests.support.ports import free_ports
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1500)]
@@ -155,34 +151,13 @@ def _serve(command: str, checkout: Path, environment: dict[str, str]) -> None:
     port = free_ports(1)[0]
     # This project has only one version.
     local = f"{command.replace('text-encoder/3', 'text-encoder/1')} --host 127.0.0.1 --port {port}"
-    with (checkout / "output.txt").open("w+") as output:
-        started = subprocess.Popen(
-            ["bash", "-c", local], cwd=checkout, env=environment, stderr=output, start_new_session=True
-        )
-        try:
-            _wait_for(f"http://127.0.0.1:{port}/{'health' if 'serve' in command else ''}", started)
-            if command == "cliptune serve":
-                for line in (line for line in LINES if line.startswith("curl")):
-                    _run(line.replace("curl", "curl --fail").replace(":8080", f":{port}"), checkout, environment)
-                for block in (block for block in BLOCKS if _SERVED in block):
-                    _run_python(block.replace(_SERVED, f":{port}/"), checkout, environment)
-        except AssertionError as error:
-            output.seek(0)
-            raise AssertionError(f"{error}: {output.read()}") from None
-        finally:
-            os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-
-
-def _wait_for(url: str, started: subprocess.Popen[bytes]) -> None:
-    until = time.monotonic() + WITHIN_S
-    while time.monotonic() < until:
-        assert started.poll() is None, "ended"
-        with suppress(httpx.TransportError):
-            assert httpx.get(url, trust_env=False).status_code == 200
-            return
-        time.sleep(0.2)
-    raise AssertionError(f"{url} does not answer")
+    page = f"http://127.0.0.1:{port}/{'health' if 'serve' in command else ''}"
+    with running(["bash", "-c", local], page, checkout, environment):
+        if command == "cliptune serve":
+            for line in (line for line in LINES if line.startswith("curl")):
+                _run(line.replace("curl", "curl --fail").replace(":8080", f":{port}"), checkout, environment)
+            for block in (block for block in BLOCKS if _SERVED in block):
+                _run_python(block.replace(_SERVED, f":{port}/"), checkout, environment)
 
 
 @pytest.mark.parametrize("line", RUN_HERE)

@@ -155,7 +155,7 @@ def _copied(folder: Path) -> pa.Table:
     return pa.concat_tables(pq.read_table(file) for file in sorted(folder.iterdir()))
 
 
-def test_one_of_several_collections_is_read(url: str, tmp_path: Path) -> None:
+def test_one_of_several_collections_is_read_and_a_shared_table_pointed_out(url: str, tmp_path: Path) -> None:
     stored = f"{url}?table=store"
     with pytest.raises(InputError, match="have 2 and 3 numbers: choose one kind with vector=, or its rows with where="):
         look(stored, "document")
@@ -172,9 +172,6 @@ def test_one_of_several_collections_is_read(url: str, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=message):
             look(f"{stored}&where={quote(where)}", "document")
-
-
-def test_a_shared_table_is_pointed_out(url: str) -> None:
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE store SET embedding = '[1,2]'")
     (note,) = look(f"{url}?table=store", "document").notes
@@ -183,7 +180,9 @@ def test_a_shared_table_is_pointed_out(url: str) -> None:
     assert look(f"{url}?table=store&where={where}", "document").rows == 50
 
 
-def test_rows_without_a_vector_and_keys_that_are_not_unique(url: str, tmp_path: Path) -> None:
+def test_rows_without_a_vector_keys_that_are_not_unique_and_options_of_libpq(
+    url: str, tmp_path: Path, pgvector_server: PostgresServer
+) -> None:
     items = f"{url}?table=items&key="
     for key, message in (
         ("sku", "column sku is NULL in 3 rows: name another by key=COLUMN"),
@@ -194,9 +193,6 @@ def test_rows_without_a_vector_and_keys_that_are_not_unique(url: str, tmp_path: 
     assert look(f"{items}n").captions == ["item 60", "item 61", "item 62"]
     assert copy(f"{items}n", tmp_path / "shop", None) == 40
     assert _copied(tmp_path / "shop")["n"].to_pylist() == list(range(60, 100))
-
-
-def test_options_of_libpq_are_accepted(url: str, pgvector_server: PostgresServer) -> None:
     database = url.rpartition("/")[2]
     options = f"host=127.0.0.1&port={pgvector_server.port}&password={pgvector_server.password}"
     found = look(f"postgres:///{database}?{options}&user=postgres&sslmode=prefer&connect_timeout=9&table=items&key=n")

@@ -38,7 +38,7 @@ from tests.support.shard_making import make_shards
 pytestmark = pytest.mark.integration
 
 
-def test_a_folder_is_uploaded_whole(bucket: str, tmp_path: Path) -> None:
+def test_a_folder_is_uploaded_whole_and_listed_in_pages(bucket: str, tmp_path: Path, s3: Any) -> None:
     contents = {"empty": b"", "small": os.urandom(1000), "deep/in parts": os.urandom((101 << 20) + 7)}
     for name, content in contents.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -51,6 +51,10 @@ def test_a_folder_is_uploaded_whole(bucket: str, tmp_path: Path) -> None:
     assert not store.exists(f"{url}/other")
     with pytest.raises(InputError, match="other is missing"):
         store.open(f"{url}/other")
+    client = s3.client()
+    for number in range(1_001):
+        client.put_object(Bucket=bucket, Key=f"many/{number:04d}", Body=b"")
+    assert list(S3().etags(f"s3://{bucket}/many/")) == [f"s3://{bucket}/many/{number:04d}" for number in range(1_001)]
 
 
 @pytest.mark.parametrize(
@@ -168,7 +172,7 @@ def test_pairs_of_s3_equal_those_of_disk(uploaded: tuple[str, str], tmp_path: Pa
     assert [reason.split()[0] for reason in reasons] == ["000.tar/s00005", "001.tar/s00044"]
 
 
-def test_reading_continues_after_broken_connections(s3: Any, bucket: str) -> None:
+def test_reading_continues_after_broken_connections_and_a_replaced_object_is_an_error(s3: Any, bucket: str) -> None:
     content = os.urandom(20_000_000)
     s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=content)
     with _breaking_proxy(s3.endpoint, 1_500_000) as (endpoint, breaks), pytest.MonkeyPatch.context() as patch:
@@ -177,22 +181,12 @@ def test_reading_continues_after_broken_connections(s3: Any, bucket: str) -> Non
             assert b"".join(iter(partial(stream.read, 100_000), b"")) == content
         assert S3().read_part(f"s3://{bucket}/shard.tar", 9_000_000, 1_000) == content[9_000_000:9_001_000]
         assert len(breaks) == 3
-
-
-def test_replacing_an_object_while_it_is_read_is_an_error(s3: Any, bucket: str) -> None:
     s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(20_000_000))
     with S3().open(f"s3://{bucket}/shard.tar") as stream:
         stream.read(10)
         s3.client().put_object(Bucket=bucket, Key="shard.tar", Body=os.urandom(20_000_000))
         with pytest.raises(InputError, match=r"shard\.tar was replaced while it was read"):
             stream.read()
-
-
-def test_listing_takes_more_than_one_page(s3: Any, bucket: str) -> None:
-    client = s3.client()
-    for number in range(1_001):
-        client.put_object(Bucket=bucket, Key=f"many/{number:04d}", Body=b"")
-    assert list(S3().etags(f"s3://{bucket}/many/")) == [f"s3://{bucket}/many/{number:04d}" for number in range(1_001)]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import sys
@@ -15,7 +14,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
-from urllib.request import Request, urlopen
 
 import httpx
 import numpy as np
@@ -86,22 +84,16 @@ def _served(registry: Registry, folder: Path, token: str, *options: str) -> Iter
         yield address, process
 
 
-@pytest.fixture
-def address(registry: Registry, tmp_path: Path) -> Iterator[str]:
-    """A server of the first version, with a token."""
-    point("champion", "1")
-    with _served(registry, tmp_path / "elsewhere", TOKEN) as (found, _):
-        yield found
-
-
 def _client(address: str, token: str = TOKEN) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"{address}/v1", api_key=token, max_retries=0, timeout=60)
 
 
-def test_the_openai_client_and_every_new_champion(address: str, registry: Registry) -> None:
-    client = _client(address)
-    _check_openai_client(client, address, registry)
-    _check_swap(client, registry)
+def test_the_openai_client_and_every_new_champion(registry: Registry, tmp_path: Path) -> None:
+    point("champion", "1")
+    with _served(registry, tmp_path / "elsewhere", TOKEN) as (address, _):
+        client = _client(address)
+        _check_openai_client(client, address, registry)
+        _check_swap(client, registry)
 
 
 def _check_openai_client(client: openai.OpenAI, address: str, registry: Registry) -> None:
@@ -207,10 +199,7 @@ def _word(draw: random.Random) -> str:
 
 
 def _ask(address: str, question: dict[str, Any]) -> Any:
-    body = json.dumps(question).encode()
-    request = Request(f"{address}/invocations", body, {"Content-Type": "application/json"})
-    with urlopen(request, timeout=120) as answer:
-        return json.load(answer)["predictions"]
+    return httpx.post(f"{address}/invocations", json=question, timeout=120).raise_for_status().json()["predictions"]
 
 
 def test_champion_answers_embeddings(

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tests.conftest import REPO
 from tests.support.mlflow_servers import tracking_server
 from tests.support.ports import free_ports
 from tests.support.registry_project import Project, make_project
+from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1200)]
 
@@ -79,14 +79,6 @@ def _promoting(folder: Path, go: Path) -> subprocess.Popen[str]:
     )
 
 
-def _wait(path: Path, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + _PATIENCE
-    while not path.exists():
-        if process.poll() is not None or time.monotonic() > end:
-            pytest.fail(f"the promotion did not reach its lock: {process.communicate()[1][-3000:]}")
-        time.sleep(0.05)
-
-
 def _decision(process: subprocess.Popen[str]) -> dict[str, Any]:
     output, errors = process.communicate(timeout=_PATIENCE)
     assert process.returncode == 0, errors[-3000:]
@@ -100,7 +92,10 @@ def test_exactly_one_wins_and_the_other_names_the_reason(
     folders = [_checkout(name, tmp_path / name, raw_params) for name in ("paraclip", "other")]
     processes = [_promoting(folder, folder / "go") for folder in folders]
     for folder, process in zip(folders, processes, strict=True):
-        _wait(folder / "ready", process)
+        wait_until(
+            lambda folder=folder, process=process: (folder / "ready").exists() or process.poll() is not None, _PATIENCE
+        )
+        assert process.poll() is None, f"the promotion did not reach its lock: {process.communicate()[1][-3000:]}"
     decisions = []
     for folder, process in zip(folders, processes, strict=True):
         (folder / "go").touch()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import httpx
@@ -35,8 +34,6 @@ from tests.conftest import TINY
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 PYTHON = Path(__file__).parents[2] / ".venv-llm" / "bin" / "python"
-NAME = "smollm2"
-_UP_WITHIN = 1200.0
 
 _CAPTIONS = (
     "a black cat on a wooden chair",
@@ -49,14 +46,6 @@ _CAPTIONS = (
 _COMPLETED = ("The dog and the cat", "A photo of a red car shows", "Once upon a time there was")
 
 
-@dataclass(frozen=True)
-class VllmServer:
-    """A running OpenAI-compatible server: its base URL, which ends in /v1, and its name of the model."""
-
-    url: str
-    model: str
-
-
 def require_vllm() -> Path:
     """The Python of vLLM's environment; without one the test is skipped, or fails where one is required."""
     if not PYTHON.is_file():
@@ -67,33 +56,6 @@ def require_vllm() -> Path:
     return PYTHON
 
 
-@contextmanager
-def run_vllm_server(folder: Path, log: Path) -> Iterator[VllmServer]:
-    """Serve the model in `folder`; meanwhile OPENAI_API_KEY has its key."""
-    options = {
-        "model": folder,
-        "served-model-name": NAME,
-        "dtype": "float32",
-        "max-model-len": 1024,
-        "max-num-seqs": 64,
-        "kv-cache-memory-bytes": 1 << 30,
-    }
-    flags = ["--enforce-eager", *(f"--{name}={value}" for name, value in options.items())]
-    # One thread suffices for few requests, and does not wait for another one on a busy machine.
-    environment = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
-    with serve(PYTHON, flags, environment, log, _UP_WITHIN) as running, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPENAI_API_KEY", running.key)
-        yield VllmServer(running.url, NAME)
-
-
-@pytest.fixture(scope="session")
-def smollm2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SmolLM2 as a Hugging Face folder in float32, in which answers do not depend on the program."""
-    folder = tmp_path_factory.mktemp("models") / NAME
-    save_model(folder, None, torch.float32)
-    return folder
-
-
 def greedy_requests(model: str) -> list[Request]:
     """Chats of a prompt task and plain completions, to be answered with the likeliest tokens."""
     task, sampling = find_task("paraphrase_1"), Sampling(0.0, 1.0, 24)
@@ -102,23 +64,14 @@ def greedy_requests(model: str) -> list[Request]:
     return [Request(task.name, chat, model, sampling, 0) for chat in keys]
 
 
-@pytest.fixture(scope="session")
-def greedy_answers(smollm2: Path) -> dict[tuple[tuple[str, str], ...], str | None]:
-    """The local engine's answers to the chats of `greedy_requests`, in float32."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(local, "bf16_is_native", lambda _device: False)
-        engine = local.LocalEngine(local.EmbeddedOptions(base=str(smollm2)))
-        replies = [reply for batch in engine.answer(greedy_requests(engine.model)) for reply in batch]
-    return {reply.request.chat: reply.answer for reply in replies}
-
-
-def test_its_answers_are_those_of_the_local_engine(
-    smollm2: Path, greedy_answers: Mapping[tuple[tuple[str, str], ...], str | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_its_answers_are_those_of_the_local_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # SmolLM2 in float32, in which answers do not depend on the program.
+    python, smollm2 = require_vllm(), tmp_path / "smollm2"
+    save_model(smollm2, None, torch.float32)
     # A second thread hardly helps with so few requests, and on a busy machine threads wait for each other.
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     options = {"dtype": "float32", "max_model_len": 1024, "concurrency": 5}
-    engine = VllmEngine(VllmOptions.model_validate({"model": str(smollm2), "python": require_vllm(), **options}))
+    engine = VllmEngine(VllmOptions.model_validate({"model": str(smollm2), "python": python, **options}))
     requests = greedy_requests(engine.model)
     too_long = Request("t", (("user", "dog " * 2000),), engine.model, requests[0].sampling, 0)
     batches = list(engine.answer([*requests, too_long]))
@@ -129,7 +82,11 @@ def test_its_answers_are_those_of_the_local_engine(
     assert refused.answer is None
     assert refused.failure is not None
     assert "1024" in refused.failure
-    equal = sum(replies[request].answer == greedy_answers[request.chat] for request in requests)
+    monkeypatch.setattr(local, "bf16_is_native", lambda _device: False)
+    alone = local.LocalEngine(local.EmbeddedOptions(base=str(smollm2)))
+    asked = alone.answer(greedy_requests(alone.model))
+    expected = {reply.request.chat: reply.answer for batch in asked for reply in batch}
+    equal = sum(replies[request].answer == expected[request.chat] for request in requests)
     # Two programs sum in different orders, so that the likeliest token sometimes differs.
     assert equal >= 0.75 * len(requests)
 
@@ -169,16 +126,18 @@ def _write_model(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    require_vllm()
-    folder = tmp_path_factory.mktemp("vision")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerEngine]:
+    """The engine of a running server of pictures; meanwhile OPENAI_API_KEY has its key."""
+    python, folder = require_vllm(), tmp_path_factory.mktemp("vision")
     _write_model(folder / "model")
-    with run_vllm_server(folder / "model", folder / "log") as running:
-        yield running
-
-
-def _engine(server: VllmServer) -> ServerEngine:
-    return ServerEngine(ServerOptions.model_validate({"urls": [server.url], "model": server.model}))
+    options = {"model": folder / "model", "served-model-name": "vision", "dtype": "float32", "max-model-len": 1024}
+    options |= {"max-num-seqs": 64, "kv-cache-memory-bytes": 1 << 30}
+    flags = ["--enforce-eager", *(f"--{name}={value}" for name, value in options.items())]
+    # One thread suffices for few requests, and does not wait for another one on a busy machine.
+    environment = {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": "1"}
+    with serve(python, flags, environment, folder / "log", 1200) as running, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", running.key)
+        yield ServerEngine(ServerOptions.model_validate({"urls": [running.url], "model": "vision"}))
 
 
 def _picture(path: Path, colour: str) -> Path:
@@ -186,9 +145,7 @@ def _picture(path: Path, colour: str) -> Path:
     return path
 
 
-def test_the_answer_depends_on_the_picture(server: VllmServer, tmp_path: Path) -> None:
-    engine = _engine(server)
-
+def test_the_answer_depends_on_the_picture(engine: ServerEngine, tmp_path: Path) -> None:
     def asked(colour: str, number: int) -> Request:
         path = _picture(tmp_path / f"{number}.png", colour)
         chat = (("user", f"{PICTURE}Describe this picture."),)
@@ -205,7 +162,7 @@ def test_the_answer_depends_on_the_picture(server: VllmServer, tmp_path: Path) -
 
 
 def test_an_answer_without_an_end_is_a_failure_and_no_caption(
-    server: VllmServer, tmp_path: Path, settings: Settings
+    engine: ServerEngine, tmp_path: Path, settings: Settings
 ) -> None:
     pictures = tmp_path / "pictures"
     pictures.mkdir()
@@ -213,7 +170,7 @@ def test_an_answer_without_an_end_is_a_failure_and_no_caption(
         _picture(pictures / f"{colour}.png", colour)
     with closing(GenerationStore(f"sqlite:///{tmp_path}/store.db")) as store:
         with pytest.raises(InputError, match=r"no picture got a caption .*3 (HTTP 400|the answer was cut at)"):
-            caption_folder(find_pictures(pictures), tmp_path / "out", _engine(server), store, settings)
+            caption_folder(find_pictures(pictures), tmp_path / "out", engine, store, settings)
         reasons = str(store.stats())
     # A server with a short context refuses a longer answer instead of cutting it again.
     assert "the answer was cut at" in reasons or "HTTP 400" in reasons

@@ -17,9 +17,13 @@ _PICTURE = re.compile(r"!\[([^\]]*)\]|<img [^>]*alt=\"([^\"]*)\"")
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
 
-def test_linked_files_exist() -> None:
+def test_linked_files_exist_pictures_have_texts_and_the_readme_is_short() -> None:
     links = [(path, link) for path in PAGES for link in _LINK.findall(path.read_text("utf-8"))]
     assert [(path.name, link) for path, link in links if not (path.parent / link).exists()] == []
+    pictures = [(page.name, found) for page in PAGES for found in _PICTURE.findall(page.read_text("utf-8"))]
+    assert len(pictures) >= 5
+    assert [(page, texts) for page, texts in pictures if len("".join(texts)) < 20] == []
+    assert len((REPO / "README.md").read_text("utf-8").splitlines()) <= 100
 
 
 def test_every_page_is_in_the_site_and_in_the_readme() -> None:
@@ -30,16 +34,6 @@ def test_every_page_is_in_the_site_and_in_the_readme() -> None:
     ) == (sorted(pages))
     linked = {(REPO / link).resolve() for link in _LINK.findall((REPO / "README.md").read_text("utf-8"))}
     assert {REPO / "docs" / name for name in pages} <= linked
-
-
-def test_every_picture_has_a_text_for_people_who_do_not_see_it() -> None:
-    pictures = [(page.name, found) for page in PAGES for found in _PICTURE.findall(page.read_text("utf-8"))]
-    assert len(pictures) >= 5
-    assert [(page, texts) for page, texts in pictures if len("".join(texts)) < 20] == []
-
-
-def test_the_readme_is_short() -> None:
-    assert len((REPO / "README.md").read_text("utf-8").splitlines()) <= 100
 
 
 BLOCKS = [

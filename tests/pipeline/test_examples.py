@@ -66,14 +66,11 @@ def test_every_layout_of_a_source_is_read_back() -> None:
         assert len({pair.id for pair in pairs}) == 12, name
 
 
-def test_every_prompt_task_asks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_prompt_task_asks_and_one_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     main = _load("prompt_task")["main"]
     for name in names_in("components.captions.prompting.tasks"):
         assert main(name) == [], name
         assert len(capsys.readouterr().out.splitlines()) > 4, name
-
-
-def test_a_task_is_answered() -> None:
     command = [sys.executable, str(EXAMPLES / "prompt_task.py"), "paraphrase_1", "--ask"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
     assert shown.count("read as: ") == 3

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from components.core.system.stage_graph import Graph, read_graph
-from tests.support.params import profile_text
+from tests.support.params import REPO, profile_text
 
-REPO = Path(__file__).parents[2]
 ALL = {
     "paraphrases", "differences", "rewrites", "semclip_paraphrases", "negations", "hard_negatives", "negated_terms",
     "absences", "units",
@@ -57,16 +56,13 @@ def test_by_default_compare_needs_every_stage(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_method_needs_the_tables_that_it_reads(every_method: Graph) -> None:
+def test_a_method_needs_the_tables_that_it_reads_and_a_table_its_own_answers(every_method: Graph) -> None:
     needs = {
         stage.removeprefix("train@"): {need.removeprefix("validate@") for need in those if "validate@" in need}
         for stage, those in every_method.needs.items()
         if stage.startswith("train@")
     }
     assert needs == {method: tables for tables, methods in METHODS for method in methods.split()}
-
-
-def test_a_table_needs_its_own_answers(every_method: Graph) -> None:
     upstream = every_method.upstream(["validate@semclip_paraphrases"])
     assert {stage for stage in upstream if stage.startswith(("synthesize@", "validate@"))} == {
         "synthesize@paraphrase_semclip", "synthesize@judge_paraphrase", "validate@semclip_paraphrases"

@@ -8,9 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.params import copy_profiles
-
-REPO = Path(__file__).parents[2]
+from tests.support.params import REPO, copy_profiles
 
 
 def make_checkout(folder: Path) -> None:

@@ -157,16 +157,6 @@ def test_comments_above_replaced_values_are_dropped(params: Path, tmp_path: Path
     assert all("# For the synthetic" in line or "# evaluation texts" in line for line in dropped)
 
 
-def test_a_new_entry_stands_before_the_comment_of_the_next_block(params: Path) -> None:
-    entry = {"method": "paraclip", "train_data": "data/validated/paraclip", "lr": 0.1}
-    lines = laid_over([{"methods": {"mine": entry}}], "mine", params).splitlines()
-    before = params.read_text().splitlines()
-    assert [line for line in lines if line not in before] == ["  mine:", "    lr: 0.1"]
-    next_block = lines.index("mixes: {}")
-    assert lines[next_block - 3 : next_block] == before[before.index("mixes: {}") - 3 : before.index("mixes: {}")]
-    assert lines.index("  mine:") < next_block - 3
-
-
 def test_profiles_start_from_the_committed_file_and_no_edit_is_lost(
     params: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +216,7 @@ def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None
     assert len([line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]) == 4
 
 
-def test_values_are_laid_over_a_profile_by_key(params: Path) -> None:
+def test_values_are_laid_over_by_key_and_a_new_entry_stands_before_the_next_comment(params: Path) -> None:
     values = assigned(("study.seeds=[1]", "train.seed = 7", "train.resume=false"))
     assert values == {"study": {"seeds": [1]}, "train": {"seed": 7, "resume": False}}
     more = assigned(("study.seeds=[]",))
@@ -238,6 +228,13 @@ def test_values_are_laid_over_a_profile_by_key(params: Path) -> None:
     for text, message in (("study", "is not KEY=VALUE"), ("a..b=1", "is not KEY=VALUE"), ("a=[", "line 1, column")):
         with pytest.raises(InputError, match=message):
             assigned((text,))
+    entry = {"method": "paraclip", "train_data": "data/validated/paraclip", "lr": 0.1}
+    lines = laid_over([{"methods": {"mine": entry}}], "mine", params).splitlines()
+    before = params.read_text().splitlines()
+    assert [line for line in lines if line not in before] == ["  mine:", "    lr: 0.1"]
+    next_block = lines.index("mixes: {}")
+    assert lines[next_block - 3 : next_block] == before[before.index("mixes: {}") - 3 : before.index("mixes: {}")]
+    assert lines.index("  mine:") < next_block - 3
 
 
 def test_bad_and_unknown_profiles_are_refused(params: Path, tmp_path: Path) -> None:

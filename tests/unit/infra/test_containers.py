@@ -54,13 +54,10 @@ def _pods() -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_compose_opens_ports_only_on_the_loopback_address() -> None:
+def test_compose_opens_ports_on_the_loopback_address_and_the_store_to_few() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert len(ports) >= 4
     assert all(str(port).startswith("127.0.0.1:") for port in ports)
-
-
-def test_compose_lets_only_services_with_a_key_reach_the_object_store() -> None:
     holders = {name for name, service in SERVICES.items() if "AWS_SECRET_ACCESS_KEY" in service.get("environment", {})}
     assert {name for name, service in SERVICES.items() if "objects" in service.get("networks", [])} == {"s3"} | holders
     assert SERVICES["s3"]["networks"] == ["objects"]
@@ -89,11 +86,19 @@ def test_services_wait_for_healthy_services() -> None:
     assert {volume for volume in volumes if not volume.startswith(".")} == set(COMPOSED["volumes"])
 
 
-def test_images_are_pinned() -> None:
+def test_images_are_pinned_run_without_rights_and_copy_existing_files() -> None:
     pulled = [service["image"] for service in SERVICES.values() if "build" not in service]
     pulled += [name for path in DOCKERFILES for name in re.findall(r"^FROM (\S+)", path.read_text("utf-8"), re.M)]
     assert len(pulled) == 5
     assert all(re.search(r":\d+\.\d+", image) for image in pulled)
+    for path in DOCKERFILES:
+        text = path.read_text("utf-8")
+        assert re.search(r"^USER 1000$", text, re.M)
+        assert not re.search(r"(PASSWORD|SECRET|TOKEN|API_KEY)=", text)
+        for line in re.findall(r"^COPY (.+)$", text, re.M):
+            for source in [part for part in line.split()[:-1] if not part.startswith("--")]:
+                assert (INFRA.parent / source).exists(), source
+        assert path.with_name(f"{path.name}.dockerignore").is_file()
 
 
 def test_passwords_are_made_once(tmp_path: Path) -> None:
@@ -103,17 +108,6 @@ def test_passwords_are_made_once(tmp_path: Path) -> None:
     assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
     with pytest.raises(InputError, match="already exists"):
         write_env(tmp_path / ".env")
-
-
-def test_images_run_without_rights_and_copy_existing_files() -> None:
-    for path in DOCKERFILES:
-        text = path.read_text("utf-8")
-        assert re.search(r"^USER 1000$", text, re.M)
-        assert not re.search(r"(PASSWORD|SECRET|TOKEN|API_KEY)=", text)
-        for line in re.findall(r"^COPY (.+)$", text, re.M):
-            for source in [part for part in line.split()[:-1] if not part.startswith("--")]:
-                assert (INFRA.parent / source).exists(), source
-        assert path.with_name(f"{path.name}.dockerignore").is_file()
 
 
 def test_hadolint_reports_nothing() -> None:
@@ -144,7 +138,7 @@ def test_kustomizations_name_files_and_images_that_are_there() -> None:
         assert all(image["newTag"] != "latest" for image in content["images"])
 
 
-def test_pods_request_gpus_and_have_few_rights() -> None:
+def test_pods_request_gpus_have_few_rights_and_vllm_is_probed() -> None:
     rights = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     for name, pod in _pods().items():
         assert pod["securityContext"]["runAsNonRoot"] is True, name
@@ -155,6 +149,10 @@ def test_pods_request_gpus_and_have_few_rights() -> None:
             assert limits["limits"]["nvidia.com/gpu"] == limits["requests"]["nvidia.com/gpu"], name
             assert container["securityContext"] == rights, name
             assert {mount["name"] for mount in container["volumeMounts"]} == claimed, name
+    container = _pods()["cliptune-llm"]["containers"][0]
+    probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
+    assert all(probe["httpGet"] == {"path": "/health", "port": "http"} for probe in probes)
+    assert probes[0]["periodSeconds"] * probes[0]["failureThreshold"] >= 1800
 
 
 def test_all_workers_share_one_lock_and_one_dvc_lock() -> None:
@@ -200,19 +198,9 @@ def test_ranks_meet_where_the_service_points() -> None:
     assert (service["clusterIP"], service["selector"]) == ("None", {"job-name": "cliptune-train"})
 
 
-def test_vllm_is_probed() -> None:
-    container = _pods()["cliptune-llm"]["containers"][0]
-    probes = [container[f"{kind}Probe"] for kind in ("startup", "readiness", "liveness")]
-    assert all(probe["httpGet"] == {"path": "/health", "port": "http"} for probe in probes)
-    assert probes[0]["periodSeconds"] * probes[0]["failureThreshold"] >= 1800
-
-
-def test_templates_use_exactly_their_variables() -> None:
+def test_templates_use_their_variables_and_docker_runs_share_what_compose_has() -> None:
     for template in (JOB, DOCKER_JOB):
         assert set(re.findall(r"\{\{ (\w+) \}\}", json.dumps(template))) == set(_defaults(template))
-
-
-def test_docker_runs_share_image_network_and_volumes_of_compose() -> None:
     variables = _defaults(DOCKER_JOB)
     assert DOCKER_JOB["job_configuration"]["privileged"] is False
     project, worker = COMPOSED["name"], SERVICES["worker"]

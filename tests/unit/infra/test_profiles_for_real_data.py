@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 import yaml
-from dvc.repo import Repo
 from typer.testing import CliRunner
 
 from components.captions.prompting.readers import short_captions
@@ -32,9 +31,8 @@ from components.training.checks import check
 from components.training.methods.contract.method import Optimisation
 from components.training.methods.registry import find_entry
 from components.training.rows.tables import input_files
-from tests.support.params import copy_profiles
+from tests.support.params import REPO, copy_profiles
 
-REPO = Path(__file__).parents[3]
 TABLES = {"caption_queries.parquet", "paraphrase_queries.parquet"}
 """Test sets of source `folder`; the second needs paraphrases by humans."""
 PROFILES = REPO / "infra" / "profiles"
@@ -181,18 +179,7 @@ def test_alignment_layers_are_those_of_table_1d(load: Load) -> None:
     }
 
 
-def test_cc_neg_has_its_published_split_and_starts_from_the_papers_base(load: Load) -> None:
-    settings = load("cc-neg")
-    assert settings.prepare.source == "cc_neg"
-    assert (settings.base.model, settings.base.pretrained) == ("ViT-B-32", "laion2b_s34b_b79k")
-    assert "Base weights of LAION's ViT-B/32, MIT" in settings.promote.card.licences
-    counts = settings.prepare.counts
-    # 228,246 rows less the last 40,000, less a random tenth of all, of which 18,826 are expected among the others.
-    assert counts.train + counts.val <= 228_246 - 40_000 - 18_826 - 400
-    assert counts.test <= 40_000
-
-
-def test_pc_clip_starts_from_its_papers_base(load: Load) -> None:
+def test_pc_clip_and_cc_neg_start_from_their_papers_bases(load: Load) -> None:
     averaged = ["pc_clip_averaged", "caption_ft_averaged"]
     encoders = {"pc-clip": ["pc_clip", "pc_clip_mse", "caption_ft", "rewrite_ft", *averaged], "cub": ["pc_clip_cub"]}
     for name, wanted in encoders.items():
@@ -201,6 +188,14 @@ def test_pc_clip_starts_from_its_papers_base(load: Load) -> None:
         assert (base.source, base.model, base.pretrained) == ("open_clip", "ViT-L-14", "datacomp_xl_s13b_b90k")
         assert "Base weights of DataComp's ViT-L/14, MIT" in settings.promote.card.licences
         assert list(settings.compare_encoders) == ["base", *wanted]
+    settings = load("cc-neg")
+    assert settings.prepare.source == "cc_neg"
+    assert (settings.base.model, settings.base.pretrained) == ("ViT-B-32", "laion2b_s34b_b79k")
+    assert "Base weights of LAION's ViT-B/32, MIT" in settings.promote.card.licences
+    counts = settings.prepare.counts
+    # 228,246 rows less the last 40,000, less a random tenth of all, of which 18,826 are expected among the others.
+    assert counts.train + counts.val <= 228_246 - 40_000 - 18_826 - 400
+    assert counts.test <= 40_000
 
 
 def test_pc_clip_trains_on_differences_of_birds(load: Load) -> None:
@@ -274,15 +269,3 @@ def test_missing_data_is_named_with_the_fix(
         if table == "captions.tsv":
             (images / "captions.tsv").write_text("image\tcaption\tparaphrase\n")
         assert str(table) not in examined().detail, name
-
-
-@pytest.mark.slow
-def test_dvc_has_every_stage_of_a_profile(projects: dict[str, Path], load: Load) -> None:
-    for name, folder in projects.items():
-        shutil.copy(REPO / "dvc.yaml", folder)
-        (folder / ".dvc").mkdir()
-        (folder / ".dvc" / "config").write_text("[core]\n    no_scm = True\n")
-        with Repo(str(folder)) as repo:
-            stages = {str(getattr(stage, "name", "")) for stage in repo.index.graph}
-        wanted = {"prepare", "base", *(f"train@{method}" for method in load(name).methods), "compare"}
-        assert wanted <= stages, name

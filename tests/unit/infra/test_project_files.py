@@ -40,11 +40,15 @@ def test_files_fit_their_schemas(pattern: str, schema: str) -> None:
         jsonschema.validate(content, json.loads(vendored.read_text("utf-8")))
 
 
-def test_the_citation_is_of_this_version() -> None:
+def test_the_citation_is_of_this_version_and_released_notes_stay() -> None:
     citation = _read(REPO / "CITATION.cff")
     project = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]
     assert citation["license"] == project["license"]
     assert citation["version"] == next(iter(_released()))
+    version = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    released, text = _released(), (REPO / "CHANGELOG.md").read_text("utf-8")
+    assert (version in released) != (text.count("\n## Unreleased\n") == 1 and ".dev" in version)
+    assert {name: hashlib.sha256(part.encode()).hexdigest()[:16] for name, part in released.items()} == NOTES
 
 
 NOTES = {"0.2.0": "91f7897fd0b809c5"}
@@ -59,22 +63,12 @@ def _released() -> dict[str, str]:
     return {title[1]: part for title, part in zip(titles, parts, strict=True) if title is not None}
 
 
-def test_unreleased_code_has_a_number_of_its_own_and_released_notes_stay() -> None:
-    version = tomllib.loads((REPO / "pyproject.toml").read_text("utf-8"))["project"]["version"]
-    released, text = _released(), (REPO / "CHANGELOG.md").read_text("utf-8")
-    assert (version in released) != (text.count("\n## Unreleased\n") == 1 and ".dev" in version)
-    assert {name: hashlib.sha256(part.encode()).hexdigest()[:16] for name, part in released.items()} == NOTES
-
-
-def test_workflows_run_targets_of_the_makefile() -> None:
+def test_workflows_and_hooks_run_targets_of_the_makefile() -> None:
     targets = re.findall(r"^([\w./-]+):", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
     used = re.findall(
         r"make ([\w./-]+)", "".join(path.read_text() for path in (REPO / ".github/workflows").glob("*.yml"))
     )
     assert set(used) <= set(targets)
-
-
-def test_hooks_run_what_the_makefile_installs() -> None:
     hooks = [hook for repo in _read(REPO / ".pre-commit-config.yaml")["repos"] for hook in repo["hooks"]]
     recipes = (REPO / "Makefile").read_text("utf-8")
     assert hooks

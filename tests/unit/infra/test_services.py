@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -14,6 +13,7 @@ import pytest
 import infra.services
 from components.core.system.errors import InputError
 from infra.services import Services, assert_ports_free
+from tests.support.waiting import runs, wait_until
 
 # A worker and a flow run in a session of its own, which needs a moment to write down how it ended.
 _WORKER = """
@@ -51,27 +51,16 @@ def _started(services: Services, flow: str) -> int:
     return int(Path("flow").read_text())
 
 
-def _gone(pid: int) -> bool:
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def test_stopping_waits_for_flow_runs_in_their_own_sessions(services: Services) -> None:
+@pytest.mark.parametrize("flow", [_LISTENS, _DEAF], ids=["listens", "deaf"])
+def test_stopping_waits_for_flow_runs_in_their_own_sessions_and_kills_deaf_ones(
+    flow: str, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if flow is _DEAF:
+        monkeypatch.setattr(infra.services, "GRACE", 0.3)
     with services:
-        flow = _started(services, _LISTENS)
-    assert _gone(flow)
-    assert Path("ended").read_text() == "well"
-
-
-def test_deaf_flow_runs_are_killed(services: Services, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(infra.services, "GRACE", 0.3)
-    with services:
-        flow = _started(services, _DEAF)
-    assert _gone(flow)
+        run = psutil.Process(_started(services, flow))
+    wait_until(lambda: not runs(run), 10)
+    assert flow is _DEAF or Path("ended").read_text() == "well"
 
 
 def test_services_are_stopped_after_an_error(services: Services) -> None:

@@ -68,9 +68,7 @@ def test_card_holds_metrics_weaknesses_and_origin(raw_params: dict[str, Any]) ->
     assert card.count("Not stated: describe dataset 'products' in `promote.card` of params.yaml.") == 3
 
 
-def test_the_card_has_the_prompts_of_the_validation_and_pairs_dropped_for_published_test_sets(
-    settings: Settings,
-) -> None:
+def test_the_card_has_prompts_dropped_pairs_and_whether_the_image_tower_is_the_bases(settings: Settings) -> None:
     hint = "- Table `paraphrases` was validated without recording its prompts: run `dvc repro`."
     card = model_card(_subject(), settings)
     assert hint in card
@@ -84,9 +82,6 @@ def test_the_card_has_the_prompts_of_the_validation_and_pairs_dropped_for_publis
     assert '- **paraphrase_1** (ParaCLIP), answered by own: Rewrite "<x>"' in card
     assert hint not in card
     assert "- Published test sets: 4 train pairs dropped that are in published test sets (sts12: 4 by text)" in card
-
-
-def test_the_card_states_whether_the_image_tower_is_the_bases(settings: Settings) -> None:
     subject = _subject(git_dirty="true")
     card = model_card(subject, settings)
     assert "image tower" not in card

@@ -73,13 +73,10 @@ def test_each_rule_refuses_by_itself(new: Judged, evidence: Evidence, broken: li
     assert _broken(_verdicts(new, evidence=evidence)) == broken
 
 
-def test_lower_values_win_where_they_are_better() -> None:
+def test_lower_values_may_win_and_the_whole_interval_must_exceed_the_least_gain() -> None:
     low, high = (_judged(share, share, higher=False) for share in (0.3, 0.4))
     assert _broken(_verdicts(low, high)) == []
     assert _broken(_verdicts(high, low)) == [PRIMARY, f"guard {GUARD}"]
-
-
-def test_the_whole_interval_of_the_gain_must_exceed_the_least_gain() -> None:
     # A gain of 0.05, one query in twenty, with a standard error of 0.007.
     for least, passes in ((0.0, True), (0.03, True), (0.04, False), (0.06, False)):
         assert _verdicts(_judged(0.45), policy=POLICY.model_copy(update={"min_gain": least}))[PRIMARY] is passes
@@ -145,7 +142,7 @@ def test_correlations_are_judged_by_resamples_of_both() -> None:
     assert errors_needed([good] * 5, fair, PRIMARY, 1) == pytest.approx(2.576, abs=0.01)
 
 
-def test_metrics_without_values_per_query_are_compared_as_they_are() -> None:
+def test_metrics_without_values_per_query_are_compared_and_few_queries_show_nothing() -> None:
     def bare(primary: float, guard: float) -> Judged:
         return replace(_judged(primary, guard), scores=Scores({}))
 
@@ -154,8 +151,6 @@ def test_metrics_without_values_per_query_are_compared_as_they_are() -> None:
     ):  # fmt: skip
         assert _broken(_verdicts(new, bare(0.4, 0.5))) == broken
 
-
-def test_few_queries_show_nothing() -> None:
     def few(size: int) -> Iterable[Judged]:
         return (_of(_hits(share, size), _hits(0.5, size)) for share in (1.0, 0.0))
 

@@ -20,10 +20,8 @@ from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell
 from components.registry import decision as records
 from components.registry.decision import Decision, RuleVerdict
-from tests.support.params import copy_profiles
+from tests.support.params import REPO, copy_profiles
 from tests.support.typed import cliptune
-
-REPO = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)

@@ -20,11 +20,9 @@ from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
 from components.data.sources import find_source
-from tests.support.params import copy_profiles
+from tests.support.params import REPO, copy_profiles
 from tests.support.typed import cliptune
 from tests.unit.data.sources import published_folders as published
-
-REPO = Path(__file__).parents[4]
 
 
 @pytest.fixture(autouse=True)

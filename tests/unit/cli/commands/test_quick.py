@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 from tests.support.dvc_project import make_project
-from tests.support.params import copy_profiles
+from tests.support.params import REPO, copy_profiles
 
-REPO = Path(__file__).parents[4]
 HEAVY = (
     "torch", "torchvision", "open_clip", "transformers", "peft", "sentence_transformers", "mlflow", "prefect", "pandas",
     "great_expectations", "sklearn", "scipy", "boto3", "s3fs", "duckdb", "plotly", "matplotlib", "dvc", "uvicorn",

@@ -103,7 +103,7 @@ def test_a_check_that_hangs_or_breaks_is_one_line_among_others(settings: Setting
     assert replace(refused, check="") == fail("it is broken", "fix it")
 
 
-def test_prefect_api(settings: Settings) -> None:
+def test_prefect_api_which_is_not_followed_where_it_redirects(settings: Settings) -> None:
     assert _check("Prefect API", settings).status == "not used"
     auth = f"Basic {base64.b64encode(b'admin:pass').decode()}"
     login, answers = {"PREFECT_API_AUTH_STRING": "admin:pass"}, {"/api/admin/version": version("prefect")}
@@ -116,6 +116,10 @@ def test_prefect_api(settings: Settings) -> None:
         assert (result.status, fix in result.fix) == ("fail", True)
     with _server({"/api/admin/version": "3.0.0"}) as url:
         assert _check("Prefect API", settings, PREFECT_API_URL=f"{url}/api").status == "warn"
+    with scripted_llm.scripted(lambda *_: scripted_llm.said("")) as other:
+        with scripted_llm.scripted(scripted_llm.redirect_to(other.url)) as server:
+            assert _check("Prefect API", settings, PREFECT_API_URL=f"{server.url}/api").status == "fail"
+        assert other.bodies == []
 
 
 def test_a_deleted_experiment_fails_the_check_of_tracking(settings: Settings, track_in: Any) -> None:
@@ -227,13 +231,6 @@ def test_an_endpoint_of_today(
     assert (result.status, text in result.detail) == (status, True), result
 
 
-def test_a_prefect_server_that_redirects_is_not_followed(settings: Settings) -> None:
-    with scripted_llm.scripted(lambda *_: scripted_llm.said("")) as other:
-        with scripted_llm.scripted(scripted_llm.redirect_to(other.url)) as server:
-            assert _check("Prefect API", settings, PREFECT_API_URL=f"{server.url}/api").status == "fail"
-        assert other.bodies == []
-
-
 def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("components.cli.doctor.servers.QUESTION_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -244,11 +241,17 @@ def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyP
     assert "correct the URL in synthesize.llms." in result.fix
 
 
-def test_disk_space(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_space_and_versions_of_packages(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for free, status in ((5e8, "fail"), (5e9, "warn"), (5e10, "ok")):
         usage = type("Usage", (), {"free": free, "total": 1e11})
         monkeypatch.setattr("shutil.disk_usage", lambda _path, usage=usage: usage)
         assert _check("disk space", settings).status == status
+    result = _check("versions", settings)
+    assert (result.status, version("mlflow") in result.detail) == ("ok", True)
+    monkeypatch.setattr("components.cli.doctor.machine.requires", lambda _name: ["numpy>=99", "no-such-package"])
+    result = _check("versions", settings)
+    assert result.status == "fail"
+    assert "is not >=99; no-such-package is missing" in result.detail
 
 
 class _Gpus:
@@ -299,15 +302,6 @@ def test_gpus(
         raw_params[key] = raw_params[key] | value if isinstance(value, dict) else value
     result = _check("GPU and driver", Settings.model_validate(raw_params))
     assert (result.status, text in result.detail + result.fix) == (status, True), result
-
-
-def test_versions_of_packages(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = _check("versions", settings)
-    assert (result.status, version("mlflow") in result.detail) == ("ok", True)
-    monkeypatch.setattr("components.cli.doctor.machine.requires", lambda _name: ["numpy>=99", "no-such-package"])
-    result = _check("versions", settings)
-    assert result.status == "fail"
-    assert "is not >=99; no-such-package is missing" in result.detail
 
 
 def test_broken_settings_fail_once(tmp_path: Path) -> None:

@@ -72,13 +72,6 @@ def _reports(base: float, tuned: float, higher_is_better: bool = True) -> list[R
     return [Report(encoder=name, metrics={"m": result}, **facts) for name, result in found.items()]
 
 
-def test_a_metric_without_values_per_query_has_no_difference() -> None:
-    comparison = compared(_reports(0.5, 0.2, higher_is_better=False), [Scores({}), Scores({})], 10, 0)
-    cells = comparison.cells["m"]
-    assert [(cell.value.value, cell.delta) for cell in cells.values()] == [(0.5, None), (0.2, None)]
-    assert headline(comparison, "m").startswith("tuned is best on m with 20.0")
-
-
 def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None:
     comparison = compare.run(make_settings(), evaluated)
     cell = comparison.cells[PRIMARY]["tuned"]
@@ -88,7 +81,7 @@ def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None
     assert "no other" not in headline(compare.run(make_settings(compare_encoders=["base"]), evaluated), PRIMARY)
 
 
-def test_differences_resample_pictures() -> None:
+def test_differences_resample_pictures_and_need_values_per_query() -> None:
     """Ten queries about each of eight pictures are eight observations: gains on five of them are not significant."""
     pictures = np.repeat(np.arange(8), 10)
     gained = np.where(pictures < 5, 1.0, -1.0)
@@ -99,6 +92,10 @@ def test_differences_resample_pictures() -> None:
     assert cell.verdict == ""
     unrelated = [Scores(scores.values) for scores in found]
     assert compared(reports, unrelated, resamples=1000, seed=0).cells["m"]["tuned"].verdict == "better"
+    comparison = compared(_reports(0.5, 0.2, higher_is_better=False), [Scores({}), Scores({})], 10, 0)
+    cells = comparison.cells["m"]
+    assert [(cell.value.value, cell.delta) for cell in cells.values()] == [(0.5, None), (0.2, None)]
+    assert headline(comparison, "m").startswith("tuned is best on m with 20.0")
 
 
 def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
@@ -160,17 +157,7 @@ def test_without_rankings_there_is_no_gallery(
     assert f"{PRIMARY} was not measured" in page.text
 
 
-def test_results_on_different_data_are_refused(evaluated: Folders, make_settings: Make) -> None:
-    report = read_report("tuned", evaluated.metrics)
-    changed = report.model_copy(update={"data_hash": "other"})
-    write_results(changed, read_scores(report, evaluated.per_query), evaluated.metrics, evaluated.per_query)
-    with pytest.raises(InputError, match="'base' and 'tuned' were evaluated on different data"):
-        compare.run(make_settings(), evaluated)
-    with pytest.raises(InputError, match="compare_encoders has 'base' twice"):
-        compare.run(make_settings(compare_encoders=["base", "base"]), evaluated)
-
-
-def test_results_of_a_deleted_or_retrained_encoder_are_compared_without_its_origin(
+def test_results_without_an_origin_are_compared_and_those_on_different_data_refused(
     evaluated: Folders, make_settings: Make, stub: Any
 ) -> None:
     path = evaluated.models / "tuned" / "encoder.json"
@@ -184,6 +171,13 @@ def test_results_of_a_deleted_or_retrained_encoder_are_compared_without_its_orig
         assert "Settings and data of tuned" not in page
     with pytest.raises(InputError, match=r"compare.gallery_top exceeds the largest of evaluate.top_k"):
         compare.run(make_settings(compare={"gallery_queries": 1, "gallery_top": 3}), evaluated)
+    report = read_report("tuned", evaluated.metrics)
+    changed = report.model_copy(update={"data_hash": "other"})
+    write_results(changed, read_scores(report, evaluated.per_query), evaluated.metrics, evaluated.per_query)
+    with pytest.raises(InputError, match="'base' and 'tuned' were evaluated on different data"):
+        compare.run(make_settings(), evaluated)
+    with pytest.raises(InputError, match="compare_encoders has 'base' twice"):
+        compare.run(make_settings(compare_encoders=["base", "base"]), evaluated)
 
 
 def test_a_missing_table_of_results_names_the_fix(folders: Folders) -> None:
@@ -215,9 +209,6 @@ def test_verdicts_and_headlines() -> None:
         tuned = Cell(Interval(value, value - 0.1, value + 0.1), delta, True)
         found = headline(Comparison(("base", "tuned"), {"m": {"base": base, "tuned": tuned}}), "m")
         assert found.startswith(sentence)
-
-
-def test_few_queries_have_no_interval_in_words() -> None:
     endless = Interval(0.1, -math.inf, math.inf)
     cells = {"base": Cell(Interval(0.0, -math.inf, math.inf)), "tuned": Cell(endless, endless)}
     found = headline(Comparison(("base", "tuned"), {"m": cells}), "m")
@@ -236,8 +227,12 @@ def _log(settings: Settings, folder: Path) -> str | None:
     return compare.log_comparison(settings, compared, plots, {"base": "", "paraclip": "f" * 32}, folders)
 
 
-def test_a_comparison_is_a_run_with_files_table_and_plots(
-    settings: Settings, tmp_path: Path, track_in: Callable[[Path], None]
+def test_a_comparison_is_a_run_and_an_unreachable_mlflow_is_no_error(
+    settings: Settings,
+    tmp_path: Path,
+    track_in: Callable[[Path], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     track_in(tmp_path)
     run_id = _log(settings, tmp_path)
@@ -254,15 +249,6 @@ def test_a_comparison_is_a_run_with_files_table_and_plots(
     assert table.iloc[:, :2].to_numpy().tolist() == [["base", 0.25], ["paraclip", 0.5]]
     page = Path(client.download_artifacts(run_id, "plots/radar.html")).read_text("utf-8")
     assert "<script src=" not in page
-
-
-def test_an_unreachable_mlflow_is_reported_and_not_an_error(
-    settings: Settings,
-    tmp_path: Path,
-    track_in: Callable[[Path], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
     track_in(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://user:hidden@127.0.0.1:9")
     assert _log(settings, tmp_path) is None

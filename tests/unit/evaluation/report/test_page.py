@@ -41,7 +41,7 @@ NO_IMAGE: dict[str, list[object]] = {
 }  # fmt: skip
 
 
-def test_the_first_images_of_lists_are_shown_and_gains_precede_losses_by_the_overlap_of_the_full_lists() -> None:
+def test_examples_are_spread_and_show_the_first_images_with_gains_by_the_full_lists() -> None:
     found = examples(BOTH, "tuned", Compare(gallery_queries=2, gallery_top=2))
     assert (found[0].texts, found[0].gold_row) == (QUERIES[0], 0)
     assert [[*side.query, *side.paraphrase] for side, _ in found[0].sides] == [[0, 1, 5, 1], [0, 1, 0, 1]]
@@ -49,6 +49,10 @@ def test_the_first_images_of_lists_are_shown_and_gains_precede_losses_by_the_ove
     expected = (0 / 1 + 1 / 2 + 2 / 3) / 3
     assert [example.gain for example in found] == pytest.approx([1 - expected, -1])
     assert [example.place for example in found] == ["largest gain of 2 queries", "largest loss of 2 queries"]
+    assert [spread(5, 2), spread(5, 3), spread(4, 99)] == [[0, 4], [0, 2, 4], [0, 1, 2, 3]]
+    assert spread(1000, 4) == [0, 499, 666, 999]
+    names = [place_name(place, 1000) for place in (0, 333, 499, 999)]
+    assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
 
 
 def test_rankings_that_do_not_fit_the_tables_are_refused(folders: Folders) -> None:
@@ -61,14 +65,7 @@ def test_rankings_that_do_not_fit_the_tables_are_refused(folders: Folders) -> No
         read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
 
 
-def test_the_spread_has_the_best_the_median_and_the_worst() -> None:
-    assert [spread(5, 2), spread(5, 3), spread(4, 99)] == [[0, 4], [0, 2, 4], [0, 1, 2, 3]]
-    assert spread(1000, 4) == [0, 499, 666, 999]
-    names = [place_name(place, 1000) for place in (0, 333, 499, 999)]
-    assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
-
-
-def test_images_are_kept_or_become_small_jpegs(tmp_path: Path) -> None:
+def test_images_are_kept_or_small_jpegs_and_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
     image = encoded(Image.new("RGB", (64, 64), "red"))
     assert data_uri(image) == f"data:image/png;base64,{base64.b64encode(image).decode()}"
     for size, kind, small in (((400, 200), "PNG", (128, 64)), ((20, 20), "BMP", (20, 20))):
@@ -79,9 +76,6 @@ def test_images_are_kept_or_become_small_jpegs(tmp_path: Path) -> None:
     PAIRS.write(tmp_path / "test.parquet", NO_IMAGE)
     with pytest.raises(InputError, match=r"test.parquet: row 0 is not an image"):
         read_pictures(tmp_path / "test.parquet", [0])
-
-
-def test_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
     columns = {"id": ["a"], "image_id": ["x"], "caption": ['a <b> & "c" of many more words than one line holds']}
     PAIRS.write(tmp_path / "test.parquet", {**columns, "file": ["img_emb_0.npy"], "position": [3]})
     source, description = read_pictures(tmp_path / "test.parquet", [0])[0]

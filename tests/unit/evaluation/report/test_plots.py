@@ -39,27 +39,22 @@ def _many(count: int) -> Comparison:
     return _comparison({name: [n / 10 + place / 1000 for n in numbers] for place, name in enumerate(METRICS, 1)}, names)
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_no_value_is_cut_on_a_narrow_terminal(
-    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("COLUMNS", str(width))
-    print_comparison(_many(9), METRICS[0], METRICS)
-    shown = capsys.readouterr().out
-    assert "…" not in shown
-    assert max(map(len, shown.splitlines())) <= width
-    rows = [line for line in shown.splitlines() if "encoder_3" in line]
-    values = [value for row in rows for value in re.findall(r"(\d+\.\d) ±2\.0 ▲", row)]
-    assert values == ["30.1", "30.2", "30.3", "30.4", "30.5"]
-
-
-def test_few_encoders_or_a_wide_terminal_show_differences_side_by_side(
+def test_no_value_is_cut_on_a_narrow_terminal_and_few_or_wide_ones_show_differences_side_by_side(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for count, width in ((2, 80), (9, 500)):
+    def shown(count: int, width: int) -> str:
         monkeypatch.setenv("COLUMNS", str(width))
         print_comparison(_many(count), METRICS[0], METRICS)
-        assert "+10.0 [+5.0, +15.0] ▲" in capsys.readouterr().out
+        return capsys.readouterr().out
+
+    for width in (80, 120):
+        narrow = shown(9, width)
+        assert "…" not in narrow
+        assert max(map(len, narrow.splitlines())) <= width
+        rows = [line for line in narrow.splitlines() if "encoder_3" in line]
+        values = [value for row in rows for value in re.findall(r"(\d+\.\d) ±2\.0 ▲", row)]
+        assert values == ["30.1", "30.2", "30.3", "30.4", "30.5"]
+    assert all("+10.0 [+5.0, +15.0] ▲" in shown(count, width) for count, width in ((2, 80), (9, 500)))
 
 
 def test_encoders_differ_in_colour_or_have_labels() -> None:
@@ -83,7 +78,7 @@ def test_the_frontier_dominates_all_others_and_not_itself(raw: list[tuple[int, i
     assert all(any(dominates(a, b) for a in kept) for b in range(len(points)) if b not in kept)
 
 
-def test_the_pareto_plot_fills_and_names_only_the_frontier() -> None:
+def test_the_pareto_plot_fills_the_frontier_and_tells_many_points_apart() -> None:
     plot = pareto_plot(_comparison(), PRIMARY)
     line, *points = plot.figure.data
     assert list(line.x) == pytest.approx([50, 60, 70])
@@ -93,9 +88,6 @@ def test_the_pareto_plot_fills_and_names_only_the_frontier() -> None:
     plot = pareto_plot(_comparison(VALUES | {"zero_shot/top1": (0.7, 0.8, 0.6)}), PRIMARY)
     assert [point.marker.symbol.endswith("-open") for point in plot.figure.data[1:]] == [True, False, True]
     assert plot.notes[0].endswith("(b).")
-
-
-def test_many_points_of_the_pareto_plot_look_different_and_without_a_metric_there_is_none() -> None:
     values = {metric: [number / 20 for number in range(18)] for metric in VALUES}
     plot = pareto_plot(_comparison(values, [f"e{number}" for number in range(18)]), PRIMARY)
     markers = {(point.marker.color, point.marker.symbol.removesuffix("-open")) for point in plot.figure.data[1:]}

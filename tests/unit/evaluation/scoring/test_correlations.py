@@ -60,25 +60,29 @@ def test_correlations_are_those_of_scipy_with_ties(rows: list[tuple[int, int]]) 
     assert found == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_correlation_with_a_constant_column_is_zero() -> None:
+def test_constant_columns_are_zero_and_columns_that_do_not_pair_up_refused() -> None:
     for kind in ("spearman", "pearson", "tau_c"):
         constant = Correlation(kind, np.arange(20.0), np.full(20, 0.1))
         assert correlation_interval(constant, 50, seed=0) == Interval(0.0, 0.0, 0.0), kind
+    gold, predicted = _columns(20)
+    first = Correlation("spearman", gold, predicted)
+    for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted)):
+        with pytest.raises(ValueError, match="no paired difference"):
+            correlation_difference([first], [other], 10, 0)
+    with pytest.raises(ValueError, match="same queries"):
+        sign_flip_p(gold, predicted[1:], 10, seed=0)
 
 
-def test_each_resample_has_its_own_ranks() -> None:
+def test_intervals_agree_with_scipy_and_each_resample_has_its_own_ranks() -> None:
+    gold, predicted = _columns(150)
+    found = correlation_interval(Correlation("spearman", gold, predicted), 2000, seed=0)
+    assert found.value == pytest.approx(stats.spearmanr(gold, predicted)[0])
+    assert (found.low, found.high) == _scipy_bounds((gold, predicted), lambda *rows: stats.spearmanr(*rows)[0], 2000)
     gold, predicted = _columns(30)
     for kind, expected in (("spearman", stats.spearmanr), ("pearson", stats.pearsonr)):
         found = correlations._resampled(Correlation(kind, gold, predicted), 20, 3, None)
         drawn = np.random.default_rng(3).integers(0, 30, size=(20, 30))
         np.testing.assert_allclose(found, [expected(gold[rows], predicted[rows])[0] for rows in drawn], atol=1e-12)
-
-
-def test_intervals_of_correlations_agree_with_scipy() -> None:
-    gold, predicted = _columns(150)
-    found = correlation_interval(Correlation("spearman", gold, predicted), 2000, seed=0)
-    assert found.value == pytest.approx(stats.spearmanr(gold, predicted)[0])
-    assert (found.low, found.high) == _scipy_bounds((gold, predicted), lambda *rows: stats.spearmanr(*rows)[0], 2000)
 
 
 def test_kendalls_tau_of_resampled_pictures() -> None:
@@ -107,16 +111,6 @@ def test_paired_difference_of_correlations_shares_resamples() -> None:
     worse = Correlation("spearman", gold, _columns(200, noise=6.0)[1])
     assert correlation_difference([first], [worse], 400, 0).low > 0
     assert correlation_difference([worse], [first], 400, 0).high < 0
-
-
-def test_columns_that_do_not_pair_up_are_refused() -> None:
-    gold, predicted = _columns(20)
-    first = Correlation("spearman", gold, predicted)
-    for other in (Correlation("pearson", gold, predicted), Correlation("spearman", gold[::-1], predicted)):
-        with pytest.raises(ValueError, match="no paired difference"):
-            correlation_difference([first], [other], 10, 0)
-    with pytest.raises(ValueError, match="same queries"):
-        sign_flip_p(gold, predicted[1:], 10, seed=0)
 
 
 def test_correlations_of_several_seeds_have_the_interval_of_seeds_and_rows() -> None:

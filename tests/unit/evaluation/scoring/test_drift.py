@@ -21,7 +21,7 @@ KNOWN = [(text, str(number)) for number, text in enumerate(TEXTS)]
 ODD = [f"{letter}{letter}{number} zq xx" for letter in "qxzjkvwy" for number in range(20)]
 
 
-def test_only_queries_of_another_kind_are_unlike(tiny_encoder: Encoder) -> None:
+def test_only_queries_of_another_kind_are_unlike_and_equal_texts_count_once(tiny_encoder: Encoder) -> None:
     same = drift(tiny_encoder, TEXTS[::2], KNOWN[1::2] + KNOWN[::2])
     other = drift(tiny_encoder, ODD, KNOWN)
     assert (same.queries, same.known, other.queries) == (160, 320, 160)
@@ -33,9 +33,6 @@ def test_only_queries_of_another_kind_are_unlike(tiny_encoder: Encoder) -> None:
     assert not same.is_due
     assert [cosine for *_, cosine in other.most_unlike] == sorted(cosine for *_, cosine in other.most_unlike)
     assert other.most_unlike[0][0] in ODD
-
-
-def test_equal_texts_are_compared_once_and_one_word_counts(tiny_encoder: Encoder) -> None:
     found = drift(tiny_encoder, ["dog", "dog", "cat", "a cat"] * 20, KNOWN)
     assert (found.queries, found.one_word) == (3, (2 / 3, 0.0))
 

@@ -25,7 +25,7 @@ def encoder(stub: Any, vectors: dict[str, Sequence[float]], monkeypatch: pytest.
     return made
 
 
-def test_results_have_values_intervals_protocols_and_values_per_query(
+def test_results_have_values_intervals_protocols_and_values_per_query_in_equal_bytes(
     encoder: Any, folders: Folders, make_settings: Make
 ) -> None:
     report = evaluate.run(make_settings(), "base", folders)
@@ -55,8 +55,6 @@ def test_results_have_values_intervals_protocols_and_values_per_query(
     found = {name: numbers.tolist() for name, numbers in scores.pictures.items()}
     assert found == pictures | {"caption_ratings/tau_c": [0, 0, 1, 2]}
 
-
-def test_equal_runs_write_equal_bytes(encoder: Any, folders: Folders, make_settings: Make) -> None:
     def written() -> list[bytes]:
         evaluate.run(make_settings(), "base", folders)
         return [(folders.metrics / "base.json").read_bytes(), (folders.per_query / "base.safetensors").read_bytes()]
@@ -116,9 +114,9 @@ def test_missing_and_damaged_results_are_named(encoder: Any, folders: Folders, m
 
 
 def test_missing_encoders_and_tables_are_named(folders: Folders, make_settings: Make) -> None:
-    for encoder, refusal in (("absent", "models/absent"), ("models/base", "'models/base' is not an encoder's name")):
+    for name, refusal in (("absent", "models/absent"), ("models/base", "'models/base' is not an encoder's name")):
         with pytest.raises(InputError, match=refusal):
-            evaluate.run(make_settings(), encoder, folders)
+            evaluate.run(make_settings(), name, folders)
     # Tables are checked before an encoder is loaded.
     (folders.evaluation / "labels.parquet").unlink()
     with pytest.raises(InputError, match=r"labels.parquet is missing, benchmark 'zero_shot' requires it"):

@@ -18,9 +18,14 @@ from components.evaluation.scoring.intervals import (
 )
 
 
-def test_one_seed_has_the_paired_interval() -> None:
+def test_one_seed_has_the_paired_interval_and_a_simple_mean_students() -> None:
     first, second = np.random.default_rng(0).normal(size=(2, 50))
     assert interval_over_seeds([first], [second]) == paired_interval(first, second)
+    values = np.random.default_rng(2).normal(size=40)
+    expected = ttest_1samp(values, 0).confidence_interval()
+    found = mean_interval(values)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    assert estimate(values).degrees == pytest.approx(39)
 
 
 def test_few_units_have_no_interval() -> None:
@@ -54,14 +59,6 @@ def test_an_interval_of_pictures_is_wider_than_that_of_their_queries() -> None:
     alone, together = mean_interval(values), mean_interval(values, pictures=np.arange(100).repeat(5))
     assert together.half_width == pytest.approx(alone.half_width * math.sqrt(5), rel=0.05)
     assert together.value == alone.value
-
-
-def test_simple_means_have_students_interval() -> None:
-    values = np.random.default_rng(2).normal(size=40)
-    expected = ttest_1samp(values, 0).confidence_interval()
-    found = mean_interval(values)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
-    assert estimate(values).degrees == pytest.approx(39)
 
 
 def test_the_interval_to_the_best_shows_a_clear_loss_and_a_clear_lead() -> None:

@@ -72,13 +72,10 @@ def reals(rows: Any) -> Any:
     return np.array(rows, dtype=np.float32)
 
 
-def test_each_prompt_counts_the_same_whatever_its_norm() -> None:
+def test_each_prompt_counts_the_same_and_estimates_of_one_class_are_averaged() -> None:
     prompts = reals([[[10, 0], [3, 4]], [[0, 1], [3, 4]]])
     half = np.sqrt(0.5)
     assert prompt_ensemble(prompts) == pytest.approx(reals([[half, half], [0.6, 0.8]]))
-
-
-def test_estimates_of_one_class_are_averaged() -> None:
     weights = reals([[1, 0], [0, 1], [0.6, 0.8]])
     # Estimates of class 0: (0, 1) - (0, 1) = (0, 0) and (0.6, 0.8) - (0, -1) = (0.6, 1.8); mean (0.3, 0.9).
     new = comparative_weights(weights, reals([[0, 1], [0, -1]]), np.array([1, 2]), np.array([0, 0]), 0.0)

@@ -38,7 +38,7 @@ def test_the_terminal_shows_numbers_marks_and_control_characters_as_escapes(caps
     assert lines.count("A note.") == 1
 
 
-def test_markdown_and_html_show_names_as_they_are() -> None:
+def test_markdown_html_and_csv_show_names_as_they_are() -> None:
     lines = to_markdown([TABLE]).splitlines()
     name = "a\x1b[2J\\<b>\\|[red]x z"
     assert lines[:4] == [
@@ -62,9 +62,6 @@ def test_markdown_and_html_show_names_as_they_are() -> None:
     assert "<b>" not in page
     assert "http:" not in page.replace("https:", "http:")
     assert "<i>" not in page.replace("<i>▼</i>", "")
-
-
-def test_csv_has_a_line_for_each_number() -> None:
     rows = list(csv.DictReader(io.StringIO(to_csv([TABLE]))))
     assert [(row["encoder"], row["source"], row["column"], row["value"], row["half_width"]) for row in rows] == [
         ("bench/one", "measured", HOSTILE, "71.2000", ""),

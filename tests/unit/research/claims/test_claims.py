@@ -177,6 +177,9 @@ def test_the_interval_and_every_seed_must_exceed_the_bound() -> None:
     kept = _part(not_worse_than="base")
     for low, high, verdict in ((-0.09, 0.3, "holds"), (-0.1, 0.3, "undecided"), (-0.4, -0.11, "does not hold")):
         assert JudgedPart(kept, _found(low, high)).verdict == verdict, low
+    found = _found(-0.3, 0.09)
+    assert JudgedPart(_part(), found, Interval(-0.1, -0.35, 0.12)).verdict == "undecided"
+    assert JudgedPart(_part(), found, Interval(-0.1, -0.3, 0.099)).verdict == "does not hold"
 
 
 def test_a_claim_is_as_good_as_its_worst_part() -> None:
@@ -192,16 +195,20 @@ def test_a_claim_is_as_good_as_its_worst_part() -> None:
         assert JudgedClaim("c", claim, parts).verdict == verdict
 
 
-def test_of_several_parts_one_that_does_not_hold_is_below_its_bound_by_the_interval_of_all() -> None:
-    found = _found(-0.3, 0.09)
-    assert JudgedPart(_part(), found, Interval(-0.1, -0.35, 0.12)).verdict == "undecided"
-    assert JudgedPart(_part(), found, Interval(-0.1, -0.3, 0.099)).verdict == "does not hold"
-
-
-def test_parts_are_measured(results: Results) -> None:
+def test_parts_are_measured_against_encoders_numbers_metrics_and_by_correlations(results: Results) -> None:
     parts = (_part(by=0.05), _part(by=0.25), _part(better_than="paraclip"))
     judged = judge("c", Claim(paper="p", says="s", parts=parts), results)
     assert [part.verdict for part in judged.parts] == ["holds", "undecided", "not measured"]
+    value = results.value("base", AO)
+    assert results.improvement("base", 0.25, AO).mean.value == pytest.approx(value.mean.value - 0.25)
+    # Within an encoder AO less the distance is twice its gain.
+    assert results.improvement("better", "base", AO, less=LOSS).mean.value == pytest.approx(0.4)
+    found = results.improvement("better", "base", TAU)
+    assert found.mean.value > 0
+    assert found.mean.low < found.mean.value < found.mean.high
+    assert results.value("base", TAU).mean.value == pytest.approx(np.mean(results.value("base", TAU).each))
+    with pytest.raises(InputError, match="another encoder or with 0"):
+        results.improvement("base", 0.5, TAU)
 
 
 def test_a_gain_is_the_mean_of_the_seeds_with_the_interval_of_seeds_and_queries(results: Results) -> None:
@@ -213,22 +220,6 @@ def test_a_gain_is_the_mean_of_the_seeds_with_the_interval_of_seeds_and_queries(
         assert found.each == pytest.approx((0.18, 0.2, 0.22))
         assert (found.mean.low, found.mean.high) == pytest.approx((0.2 - reach, 0.2 + reach), abs=1e-6)
     assert results.difference("better", "base", LOSS).mean.value == pytest.approx(-0.2)
-
-
-def test_a_number_or_another_metric_is_subtracted(results: Results) -> None:
-    value = results.value("base", AO)
-    assert results.improvement("base", 0.25, AO).mean.value == pytest.approx(value.mean.value - 0.25)
-    # Within an encoder AO less the distance is twice its gain.
-    assert results.improvement("better", "base", AO, less=LOSS).mean.value == pytest.approx(0.4)
-
-
-def test_correlations_have_a_difference(results: Results) -> None:
-    found = results.improvement("better", "base", TAU)
-    assert found.mean.value > 0
-    assert found.mean.low < found.mean.value < found.mean.high
-    assert results.value("base", TAU).mean.value == pytest.approx(np.mean(results.value("base", TAU).each))
-    with pytest.raises(InputError, match="another encoder or with 0"):
-        results.improvement("base", 0.5, TAU)
 
 
 def test_results_of_other_data_are_refused(seeds: dict[int, Folders], settings: Settings) -> None:
@@ -303,12 +294,18 @@ def test_page_and_table(
     ]
 
 
-def test_an_encoder_for_all_needs_has_the_smallest_of_largest_shortfalls(results: Results) -> None:
+def test_encoders_are_ranked_for_all_needs_and_regressions_listed(results: Results) -> None:
     first, second = rank_for_all_needs(results, {"paraphrase": AO, "difference": LOSS, "unknown": "none/none"})
     assert (first.encoder, first.worst, first.possibly_best) == ("better", 0.0, 2)
     assert (second.encoder, second.possibly_best) == ("base", 0)
     assert second.worst == pytest.approx(0.2)
     assert list(second.needs) == ["paraphrase", "difference"]
+    comparison = comparison_over_seeds(results, [AO, TAU, LOSS, "none/none"])
+    assert list(comparison.cells) == [AO, TAU, LOSS]
+    assert regressions(comparison) == {"better": []}
+    turned = Results(dict(reversed(results.reports.items())), dict(reversed(results.scores.items())), results.evaluate)
+    lost = regressions(comparison_over_seeds(turned, [AO, LOSS]))
+    assert [metric for metric, _ in lost["base"]] == [AO, LOSS]
 
 
 def test_many_encoders_are_left_out_as_the_best_one_rarely_together(
@@ -325,12 +322,3 @@ def test_many_encoders_are_left_out_as_the_best_one_rarely_together(
         width[len(found)] = found["base"].half_width / (0.02 / math.sqrt(3))
     # Student's quantiles of two degrees at 5%, and at 5% by seven comparisons, one-sided.
     assert width == pytest.approx({2: 2.92, 8: 8.27}, rel=0.01)
-
-
-def test_regressions_are_listed_with_the_largest_loss_first(results: Results) -> None:
-    comparison = comparison_over_seeds(results, [AO, TAU, LOSS, "none/none"])
-    assert list(comparison.cells) == [AO, TAU, LOSS]
-    assert regressions(comparison) == {"better": []}
-    turned = Results(dict(reversed(results.reports.items())), dict(reversed(results.scores.items())), results.evaluate)
-    lost = regressions(comparison_over_seeds(turned, [AO, LOSS]))
-    assert [metric for metric, _ in lost["base"]] == [AO, LOSS]

@@ -25,17 +25,14 @@ def reals(rows: Any) -> Any:
     return np.array(rows, dtype=np.float32)
 
 
-def test_confusions_count_in_both_directions() -> None:
+def test_confusions_count_in_both_directions_and_released_ones_are_the_largest_cells() -> None:
     labels, answers = np.array([0, 0, 1, 2, 2, 2]), np.array([1, 0, 0, 1, 1, 2])
     confusion = confusion_matrix(labels, answers, 3)
     assert confusion.tolist() == [[1, 1, 0], [1, 0, 0], [0, 2, 1]]
     assert most_confused(confusion, 3) == [(0, 1), (1, 2)]
     assert most_confused(confusion, 1) == [(0, 1)]
     assert most_confused(confusion, 3, {(0, 2), (1, 2)}) == [(1, 2)]
-
-
-def test_released_confusions_are_the_largest_cells_as_the_authors_loop_finds_them() -> None:
-    """The loop of github.com/dsam99/pc_clip, run.py: the largest cell, set to zero, three times."""
+    # The loop of github.com/dsam99/pc_clip, run.py: the largest cell, set to zero, three times.
     confusion = np.array([[9, 1, 0], [3, 9, 2], [0, 3, 9]])
     assert confused_cells(confusion, 9) == [(1, 0), (2, 1), (1, 2), (0, 1)], "of equal cells the one that comes first"
     assert confused_cells(np.diag([3, 2]), 3) == []
@@ -48,7 +45,7 @@ def test_released_confusions_are_the_largest_cells_as_the_authors_loop_finds_the
     assert confused_cells(confusion, 3) == cells
 
 
-def test_among_the_confused_classes_no_other_can_be_answered() -> None:
+def test_among_confused_classes_no_other_is_answered_and_margins_are_of_a_softmax() -> None:
     weights = reals([[1, 0, 0], [0, 1, 0], [0, 0, 1]])
     images = reals([[0.6, 0, 0.8], [0.6, 0.8, 0], [0, 0.6, 0.8], [0, 0, 1]])
     labels = np.array([0, 0, 1, 2])
@@ -56,10 +53,7 @@ def test_among_the_confused_classes_no_other_can_be_answered() -> None:
     assert top_accuracy(images, weights, labels).tolist() == [0, 0, 0, 1]
     assert accuracy_among(images, weights, labels, {1, 0}) == pytest.approx(2 / 3)
     assert accuracy_among(images[3:], weights, labels[3:], {1, 0}) is None
-
-
-def test_margins_are_of_a_softmax_of_plain_cosines() -> None:
-    """Cosines 1, 0.8 and 0: e, e^0.8 and 1 of 5.9438, whose first two differ by 0.0829."""
+    # Cosines 1, 0.8 and 0: e, e^0.8 and 1 of 5.9438, whose first two differ by 0.0829.
     weights = reals([[1, 0], [0.8, 0.6], [0, 1]])
     assert confidence_margins(reals([[1, 0], [0, 1]]), weights).tolist() == pytest.approx([0.08290, 0.16175], abs=1e-5)
 

@@ -12,11 +12,11 @@ from components.captions.prompting.request import PICTURE, Request
 from components.captions.prompting.task import chat
 from components.core.system.errors import InputError
 from components.core.tables.records import DIFFERENCES, PAIRS
-from research.experiments.parts.judge import JudgeQuestion, judge_of, judged
+from research.experiments.parts.judge import Judge, JudgeQuestion, judge_of, judged
+from tests.support.fake_engine import FakeEngine
 from tests.support.published import refused, scored
 from tests.support.toy_context import toy_context
 from tests.unit.data.test_sets.writing import write_files
-from tests.unit.research.experiments.conftest import ScriptedModel
 
 
 def _last_word(request: Request) -> str | None:
@@ -33,12 +33,12 @@ def _number(answer: str) -> float | None:
 
 
 def test_scores_are_those_of_the_answers_and_answers_are_cached(tmp_path: Path) -> None:
-    model = ScriptedModel(_last_word)
-    options = {"judge": model.judge(tmp_path)}
+    model = FakeEngine(_last_word)
+    options = {"judge": Judge(model, f"sqlite:///{tmp_path}/store.db")}
     context = toy_context(tmp_path, {}, options=options, allow_partial=True)
     values, rows = judged(context, "test", _questions("3", "silence", "nonsense", "5"), _number)
     assert (values.tolist(), rows.tolist()) == ([3, 5], [0, 3])
-    assert context.notes == ["judge scripted: 2 of 4 scores are unusable"]
+    assert context.notes == ["judge fake: 2 of 4 scores are unusable"]
     judged(context, "test", _questions("5", "3", "nonsense"), _number)
     assert len(model.asked) == 4
     context = toy_context(tmp_path, {}, options=options)
@@ -54,7 +54,7 @@ def test_the_judge_is_named_in_params(tmp_path: Path) -> None:
         judge_of(toy_context(tmp_path, {}, options={"judge": "nobody"}))
 
 
-def _critic() -> ScriptedModel:
+def _critic() -> FakeEngine:
     """Gives a difference that is called good 0.75, a bad one 0.25, and others a score out of range."""
 
     def reply(request: Request) -> str:
@@ -63,7 +63,7 @@ def _critic() -> ScriptedModel:
         content = {"image1_description": "a", "image2_description": "b", "score": score, "reasoning": "c"}
         return f"```json\n{json.dumps(content)}\n```"
 
-    return ScriptedModel(reply)
+    return FakeEngine(reply)
 
 
 def _write_differences(folder: Path, *differences: str) -> None:
@@ -78,7 +78,7 @@ def _write_differences(folder: Path, *differences: str) -> None:
 def test_scores_without_images(tmp_path: Path) -> None:
     _write_differences(tmp_path, "a good one", "a bad one", "another good one")
     critic = _critic()
-    found = scored("caption_quality", tmp_path, options={"judge": critic.judge(tmp_path)})
+    found = scored("caption_quality", tmp_path, options={"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")})
     assert sorted(found.values["captions_only/score"]) == [0.25, 0.75, 0.75]
     assert sum(found.values["captions_only/good_share"]) == 2
     assert found.notes == ["differences.parquet: 3 differences, the paper judges 300"]
@@ -93,16 +93,16 @@ def test_the_judge_sees_both_images_where_there_are_any(tmp_path: Path, png: Any
     }  # fmt: skip
     PAIRS.write(tmp_path / "pairs.parquet", pairs)
     critic = _critic()
-    found = scored("caption_quality", tmp_path, options={"judge": critic.judge(tmp_path)})
+    found = scored("caption_quality", tmp_path, options={"judge": Judge(critic, f"sqlite:///{tmp_path}/store.db")})
     assert found.values["with_images/score"] == [0.75]
     assert [picture.data for picture in critic.asked[0].pictures] == pairs["image"][::-1]
 
 
 def test_wrong_and_missing_tables(tmp_path: Path) -> None:
-    judge = {"judge": _critic().judge(tmp_path)}
+    judge = {"judge": Judge(_critic(), f"sqlite:///{tmp_path}/store.db")}
     for differences, options, message in (
         (["odd"], {}, "give --benchmark-option judge="),
-        (["odd"], judge, "judge scripted returned no usable score"),
+        (["odd"], judge, "judge fake returned no usable score"),
         ([], judge, r"differences.parquet has no rows"),
     ):
         _write_differences(tmp_path, *differences)
@@ -126,9 +126,10 @@ def test_only_pictures_of_the_rest_are_asked_for_the_excluded(tmp_path: Path) ->
         assert text in [f"{PICTURE}{one}\nAnswer the question with a yes or no." for one in (*QUERY[1:], *OTHER[1:])]
         return lamp[number] if "lamp" in text else "yes" if "desk" in text and number != 2 else "no"
 
-    model = ScriptedModel(reply)
+    model = FakeEngine(reply)
     table = dict.fromkeys((QUERY[0], OTHER[0]), (1, -5, 0))
-    assert scored("simple_neg", tmp_path, table, options={"judge": model.judge(tmp_path)}).values == {
+    options = {"judge": Judge(model, f"sqlite:///{tmp_path}/store.db")}
+    assert scored("simple_neg", tmp_path, table, options=options).values == {
         "accuracy_at_1": [1, 0], "accuracy_at_5": [0.4, 0], "context_at_1": [1, 0], "context_at_5": [0.8, 0],
     }  # fmt: skip
     assert len(model.asked) == 5 + 4 + 5

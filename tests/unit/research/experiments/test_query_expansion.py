@@ -93,16 +93,13 @@ def test_paraphrases_from_a_json_and_files_laid_out_otherwise(tmp_path: Path) ->
     refused(name, tmp_path, message, TABLE, allow_partial=True, options={"expansions": "none"})
 
 
-def test_synonyms_of_forms_and_compounds(tmp_path: Path) -> None:
+def test_synonyms_of_forms_and_compounds_and_a_damaged_wordnet(tmp_path: Path) -> None:
     wordnet = read_wordnet(_wordnet(tmp_path / "wordnet"))
     assert wordnet.synonyms("Car") == ["auto", "motor car"]
     assert wordnet.synonyms("autos") == ["car", "motor car"], "an irregular form"
     assert wordnet.synonyms("races") == ["run"], "a regular ending"
     assert wordnet.synonyms("galore") == ["aplenty"]
     assert wordnet.synonyms("men") == wordnet.synonyms("unheard") == []
-
-
-def test_a_wordnet_that_is_damaged_is_refused(tmp_path: Path) -> None:
     folder = _wordnet(tmp_path / "wordnet")
     for index, path, message in (
         ("car n 1 0 1 0 00000007\n", folder, r"data.noun does not fit index.noun"),

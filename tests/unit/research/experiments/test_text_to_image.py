@@ -18,10 +18,11 @@ from components.encoders.adapter.encoder import Encoder
 from components.encoders.adapter.images import Preparation
 from components.encoders.under_test import EncoderUnderTest
 from research.experiments.parts.diffusion import StableDiffusion
+from research.experiments.parts.judge import Judge
 from research.experiments.text_to_image import read_score
+from tests.support.fake_engine import FakeEngine
 from tests.support.published import refused, scored
 from tests.support.toy_context import ToyEncoder
-from tests.unit.research.experiments.conftest import ScriptedModel
 
 NAME, CLIP_SCORE = "text_to_image", "text_to_image_clip_score"
 TOY = EncoderUnderTest("toy", ToyEncoder({}), "one")
@@ -33,9 +34,9 @@ def _crayon(painted: list[tuple[str, ...]]) -> Any:
     return SimpleNamespace(name="crayon", paint=paint)
 
 
-def _eye() -> ScriptedModel:
+def _eye() -> FakeEngine:
     """Scores a red image 5, another one 1."""
-    return ScriptedModel(lambda request: f'{{"score": {5 if " red" in request.chat[-1][1][-60:] else 1}}}')
+    return FakeEngine(lambda request: f'{{"score": {5 if " red" in request.chat[-1][1][-60:] else 1}}}')
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,9 @@ def classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_both_scores_of_every_class_in_every_colour(tmp_path: Path) -> None:
     painted: list[tuple[str, ...]] = []
     crayon, eye = _crayon(painted), _eye()
-    found = scored(NAME, tmp_path, options={"diffusion": crayon, "judge": eye.judge(tmp_path)}).values
+    found = scored(
+        NAME, tmp_path, options={"diffusion": crayon, "judge": Judge(eye, f"sqlite:///{tmp_path}/store.db")}
+    ).values
     assert len(found["score"]) == 16
     assert (found["colour_red/score"], found["colour_blue/score"]) == ([5, 5], [1, 1])
     assert ("This is a photo of aquarium fish", "black") in painted
@@ -66,7 +69,7 @@ def test_both_scores_of_every_class_in_every_colour(tmp_path: Path) -> None:
 def test_the_users_texts_and_wrong_options_and_answers(tmp_path: Path) -> None:
     texts = tmp_path / "texts.tsv"
     texts.write_text("a photo of a dog\tred\na house\tblue\n")
-    good = {"diffusion": _crayon([]), "judge": _eye().judge(tmp_path), "texts": texts}
+    good = {"diffusion": _crayon([]), "judge": Judge(_eye(), f"sqlite:///{tmp_path}/store.db"), "texts": texts}
     found = scored(NAME, tmp_path, options=good)
     assert found.values == {"score": [5, 1]}
     assert [row[:2] for row in found.context.lists["generated_images"]] == [

@@ -43,7 +43,7 @@ def run(folder: Path, table: dict[str, Any] = TABLE, facts: ImageSetFacts = FACT
     return ScoredBenchmark("zero_shot_cifar10", score(context, facts), context)
 
 
-def test_groups_by_hand(tmp_path: Path) -> None:
+def test_groups_by_hand_with_the_published_templates_which_are_not_run(tmp_path: Path) -> None:
     found = run(tmp_path)
     plain = [1, 0, 1, 1]
     assert found.values == {
@@ -53,9 +53,6 @@ def test_groups_by_hand(tmp_path: Path) -> None:
         "semclip/delta": [1, -1, 1, 0],
     }
     assert found.strata["ensemble/mean_per_class_recall"] == [0, 1, 1, 2]
-
-
-def test_templates_are_the_published_ones_and_are_not_run(tmp_path: Path) -> None:
     swapped = {**TABLE, "the red": (0, 3, 0), "the green": (3, 0, 0), "a photo of a red.": (0, 1, 0)}
     found = run(tmp_path, swapped).values
     assert (found["ensemble/top1"][0], found["pc_clip/top1"][0]) == (0, 1)
@@ -74,7 +71,7 @@ def write_descriptions(path: Path, *rows: tuple[str, str, int]) -> None:
     CLASS_DESCRIPTIONS.write(path, {"id": names, "sample": samples, "class_name": names, "description": texts})
 
 
-def test_descriptions_stand_in_place_of_the_prompt(tmp_path: Path) -> None:
+def test_descriptions_stand_in_place_of_the_prompt_and_must_cover_all_classes(tmp_path: Path) -> None:
     table, lines = tmp_path / "described.parquet", tmp_path / "lines.txt"
     write_descriptions(table, ("Red", "warm", 0), ("Red", "hot", 1), ("green", "grassy", 0), ("blue", "cold", 0))
     lines.write_text("warm\ngrassy\ncold\n")
@@ -84,9 +81,6 @@ def test_descriptions_stand_in_place_of_the_prompt(tmp_path: Path) -> None:
     lines.write_text("warm\ngrassy\n")
     with pytest.raises(InputError, match=r"lines.txt has 2 lines for 3 classes"):
         run(tmp_path, class_descriptions=lines)
-
-
-def test_a_table_of_other_classes_is_skipped_and_one_of_some_refused(tmp_path: Path) -> None:
     write_descriptions(tmp_path / "class_descriptions.parquet", ("dog", "a dog", 0))
     assert not any("extended" in name for name in run(tmp_path).values)
     write_descriptions(tmp_path / "class_descriptions.parquet", ("red", "a red", 0), ("dog", "a dog", 0))

@@ -46,15 +46,12 @@ def _bars(models: Path, *by: str) -> dict[str, list[float | None]]:
     return {bar.name: [None if isnan(value) else round(value) for value in bar.x] for bar in figure.data}
 
 
-def test_a_bar_for_each_encoder_or_for_equal_settings(models: Path) -> None:
+def test_a_bar_for_each_encoder_or_equal_settings_and_unknown_ones_refused(models: Path) -> None:
     assert _bars(models) == {"base": [10, None], "one": [20, None], "one_raw": [40, None], "two": [60, -60]}
     assert _bars(models, "n") == {"base": [10, None], "n 1": [30, None], "n 2": [60, -60]}
     assert _bars(models, "learnable") == {"base": [10, None], "learnable false": [40, -60]}
     assert "n 1, learnable false" in _bars(models, "n", "learnable")
     assert "one_raw" in str(bars_of(SCORED, ["b/top1"], [], models))
-
-
-def test_unknown_metrics_and_settings_are_refused(models: Path) -> None:
     with pytest.raises(InputError, match=r"--plot b/top2: no encoder has this metric"):
         bars_of(SCORED, ["b/top2"], [], models)
     with pytest.raises(InputError, match=r"--by tau: no encoder in .* has this setting"):

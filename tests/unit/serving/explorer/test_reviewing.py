@@ -55,13 +55,10 @@ def test_verdicts_are_stored_at_once_and_read_rows_are_marked() -> None:
     assert (found.read, found.right) == (3, 2)
 
 
-def test_a_larger_sample_extends_the_smaller_one() -> None:
+def test_pictures_refusals_and_a_larger_sample_that_extends_the_smaller_one() -> None:
     small, large = (_client(sample).get("/api/queries").json() for sample in (5, 12))
     assert large[:5] == small
     assert [row["caption"] for row in large] != sorted(row["caption"] for row in large)
-
-
-def test_pictures_and_refusals() -> None:
     client = _client()
     rows = client.get("/api/queries").json()
     for number, row in enumerate(rows):

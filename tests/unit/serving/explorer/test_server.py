@@ -40,7 +40,7 @@ def _ranked(explorer: Explorer, encoder: int, text: str) -> list[int]:
     return [int(row) for row in np.argsort(-similarity[0], kind="stable")]
 
 
-def test_lists_and_measures_equal_those_of_the_encoders(explorer: Explorer) -> None:
+def test_lists_measures_moves_and_similar_pictures_equal_those_of_the_encoders(explorer: Explorer) -> None:
     found = explorer.compare("a dog", "one hound", 4)
     assert [side.encoder for side in found.sides] == ["base", "tuned"]
     for number, side in enumerate(found.sides):
@@ -52,15 +52,17 @@ def test_lists_and_measures_equal_those_of_the_encoders(explorer: Explorer) -> N
         assert side.js == pytest.approx(jaccard_similarity(*lists, 4)[0])
         assert {hit.row for hit in side.query if hit.both} == set(ranked[0]) & set(ranked[1])
         assert [hit.score for hit in side.query] == sorted((hit.score for hit in side.query), reverse=True)
-
-
-def test_moves_are_against_the_first_encoder(explorer: Explorer) -> None:
     base, tuned = explorer.compare("a dog", "", 4).sides
     first, second = (_ranked(explorer, number, "a dog") for number in range(2))
     assert [hit.move for hit in tuned.query] == [first.index(row) - place for place, row in enumerate(second[:4])]
     assert {hit.row for hit in tuned.query if hit.new} == set(second[:4]) - set(first[:4])
     assert {hit.row for hit in tuned.lost} == set(first[:4]) - set(second[:4])
     assert (base.lost, tuned.paraphrase, tuned.ao) == ([], [], None)
+    similarity = explorer.index.vector([3]) @ explorer.index.vector(np.arange(PICTURES)).T
+    expected = [row for row in np.argsort(-similarity[0], kind="stable").tolist() if row != 3][:5]
+    found = explorer.similar(3, 5)
+    assert [hit.row for hit in found] == expected
+    assert found[0].score == pytest.approx(float(similarity[0, expected[0]]), abs=1e-6)
 
 
 def test_filters_by_column_and_words(explorer: Explorer) -> None:
@@ -76,14 +78,6 @@ def test_filters_by_column_and_words(explorer: Explorer) -> None:
     nothing = explorer.compare("a dog", "one hound", 4, explorer.filtered({"group": "neither"}))
     assert [(side.query, side.ao) for side in nothing.sides] == [([], 0.0), ([], 0.0)]
     assert overlap([1, 2], [1, 2], 10) == (1.0, 1.0)
-
-
-def test_similar_pictures_leave_out_the_picture_itself(explorer: Explorer) -> None:
-    similarity = explorer.index.vector([3]) @ explorer.index.vector(np.arange(PICTURES)).T
-    expected = [row for row in np.argsort(-similarity[0], kind="stable").tolist() if row != 3][:5]
-    found = explorer.similar(3, 5)
-    assert [hit.row for hit in found] == expected
-    assert found[0].score == pytest.approx(float(similarity[0, expected[0]]), abs=1e-6)
 
 
 def test_cached_texts_are_dropped_only_after_use(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +159,7 @@ def test_pictures_are_small_jpegs_and_damaged_ones_are_named(client: TestClient,
     assert (answer.status_code, "04.png" in answer.json()["error"]) == (400, True)
 
 
-def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
+def test_wrong_requests_are_refused_and_hostile_texts_returned_unchanged(client: TestClient) -> None:
     for path, status in (
         ("/../../etc/passwd", 404),
         ("/thumbs/..%2f..%2fetc%2fpasswd.jpg", 404),
@@ -187,18 +181,12 @@ def test_wrong_requests_are_refused_in_one_line(client: TestClient) -> None:
         answer = client.post("/api/paraphrases", content=body, headers={"content-type": "application/json"})
         assert answer.status_code == 422
         assert answer.json()["detail"][0]["msg"]
-
-
-def test_hostile_texts_are_returned_unchanged(client: TestClient) -> None:
     for text in ("\x00\x1b[31m\r\n", "<script>alert(1)</script>", "' OR 1=1; --", "\u202e\U0001f415" * 100):
         found = client.get("/api/compare", params={"q": text}).json()
         assert found["query"] == text
     found = client.get("/api/compare", params={"q": "a", "k": PICTURES, "words": "onerror"})
     assert found.json()["sides"][0]["query"][0]["caption"] == HOSTILE
     assert found.headers["content-type"] == "application/json"
-
-
-def test_large_bodies_and_those_of_unknown_length_are_refused_unread(client: TestClient) -> None:
     for body in (b"x" * 70_000, iter([b"x" * 10])):
         assert client.post("/api/paraphrases", content=body).status_code == 413
 

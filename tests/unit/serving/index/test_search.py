@@ -33,19 +33,7 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> ImageIndex:
     return ImageIndex.open(tmp_path / "index")
 
 
-def test_an_encoder_with_the_same_tower_is_taken_without_building(index: ImageIndex) -> None:
-    index.accept(replace(toy(), name="another text side", sha256="other"))
-    refusal = (
-        r"index was built with image tower aaaaaaaaaaaa \(of 'toy'\), encoder 'stranger' has image tower bbbbbbbbbbbb: "
-        "choose an encoder trained from 'toy', or build an index with --encoder stranger"
-    )
-    with pytest.raises(InputError, match=refusal):
-        index.accept(toy("stranger", OTHER_TOWER))
-    with pytest.raises(InputError, match="encoder 'text' has no image tower"):
-        index.accept(toy("text", None))
-
-
-def test_search_equals_numpy(index: ImageIndex) -> None:
+def test_search_and_filters_equal_numpy_and_wrong_ones_are_refused(index: ImageIndex) -> None:
     vectors, queries = unit(drawn(40)), drawn(3, 1)
     found = index.search(queries, 5)
     scores = unit(queries) @ vectors.T
@@ -57,6 +45,28 @@ def test_search_equals_numpy(index: ImageIndex) -> None:
     many = index.search(queries[:1], 50)
     assert sorted(many.rows[0, :40].tolist()) == list(range(40))
     assert (many.rows[0, 40:] == -1).all()
+    wide = index.search(drawn(2), 20, "width >= 30")
+    assert set(wide.rows[:, :10].ravel().tolist()) == set(range(30, 40))
+    assert (wide.rows[:, 10:] == -1).all()
+    assert np.isneginf(wide.scores[:, 10:]).all()
+    assert index.search(drawn(2), 20, '"width" > 29').rows.tolist() == wide.rows.tolist()
+    both = index.search(drawn(1), 40, "even AND strpos(lower(caption), 'caption 0 3') > 0").rows
+    assert set(both.ravel().tolist()) == {-1, 30, 32, 34, 36, 38}
+    assert index.search(drawn(2), 3, "width > 100").rows.tolist() == [[-1] * 3] * 2
+    one = np.ones((1, DIM))
+    for vectors, k, where, refusal in (
+        (np.ones((1, DIM + 1)), 1, None, r"query vectors of shape \(1, 9\) do not fit"),
+        (np.ones(DIM), 1, None, r"query vectors of shape \(8,\) do not fit"),
+        (np.full((1, DIM), np.nan), 1, None, "a query vector is not finite"),
+        (one, 0, None, "cannot search for 0 images"),
+        (one, 1, "height > 1", "condition 'height > 1' cannot be read"),
+        (one, 1, "width > (SELECT 1 FROM '/etc/passwd')", "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=refusal):
+            index.search(vectors, k, where)
+    for rows, refusal in (([3, 40], "correct them"), ([0.5], "row numbers are whole")):
+        with pytest.raises(InputError, match=refusal):
+            index.rows(rows)
 
 
 @given(data=st.data())
@@ -80,35 +90,7 @@ def test_exact_search_is_a_stable_sort_of_all_scores(data: st.DataObject, tmp_pa
         assert own_scores[: len(order)].tolist() == scores[order].tolist()
 
 
-def test_filters_are_conditions_in_sql(index: ImageIndex) -> None:
-    wide = index.search(drawn(2), 20, "width >= 30")
-    assert set(wide.rows[:, :10].ravel().tolist()) == set(range(30, 40))
-    assert (wide.rows[:, 10:] == -1).all()
-    assert np.isneginf(wide.scores[:, 10:]).all()
-    assert index.search(drawn(2), 20, '"width" > 29').rows.tolist() == wide.rows.tolist()
-    both = index.search(drawn(1), 40, "even AND strpos(lower(caption), 'caption 0 3') > 0").rows
-    assert set(both.ravel().tolist()) == {-1, 30, 32, 34, 36, 38}
-    assert index.search(drawn(2), 3, "width > 100").rows.tolist() == [[-1] * 3] * 2
-
-
-def test_wrong_queries_and_filters_are_refused(index: ImageIndex) -> None:
-    one = np.ones((1, DIM))
-    for vectors, k, where, refusal in (
-        (np.ones((1, DIM + 1)), 1, None, r"query vectors of shape \(1, 9\) do not fit"),
-        (np.ones(DIM), 1, None, r"query vectors of shape \(8,\) do not fit"),
-        (np.full((1, DIM), np.nan), 1, None, "a query vector is not finite"),
-        (one, 0, None, "cannot search for 0 images"),
-        (one, 1, "height > 1", "condition 'height > 1' cannot be read"),
-        (one, 1, "width > (SELECT 1 FROM '/etc/passwd')", "cannot be read"),
-    ):
-        with pytest.raises(InputError, match=refusal):
-            index.search(vectors, k, where)
-    for rows, refusal in (([3, 40], "correct them"), ([0.5], "row numbers are whole")):
-        with pytest.raises(InputError, match=refusal):
-            index.rows(rows)
-
-
-def test_rows_have_captions_columns_and_image_ids(index: ImageIndex) -> None:
+def test_rows_have_their_columns_and_another_text_side_is_taken(index: ImageIndex) -> None:
     found = index.rows([5, 2]).to_pylist()
     assert [(row["caption"], row["width"], row["even"]) for row in found] == [
         ("caption 0 5", 5, False), ("caption 0 2", 2, True),
@@ -119,6 +101,15 @@ def test_rows_have_captions_columns_and_image_ids(index: ImageIndex) -> None:
     assert index.rows([]).num_rows == 0
     with pytest.raises(InputError, match="has only a vector"):
         index.picture(2)
+    index.accept(replace(toy(), name="another text side", sha256="other"))
+    refusal = (
+        r"index was built with image tower aaaaaaaaaaaa \(of 'toy'\), encoder 'stranger' has image tower bbbbbbbbbbbb: "
+        "choose an encoder trained from 'toy', or build an index with --encoder stranger"
+    )
+    with pytest.raises(InputError, match=refusal):
+        index.accept(toy("stranger", OTHER_TOWER))
+    with pytest.raises(InputError, match="encoder 'text' has no image tower"):
+        index.accept(toy("text", None))
 
 
 def test_pictures_that_moved_changed_or_are_too_large_are_named(tiny_encoder: Encoder, tmp_path: Path) -> None:

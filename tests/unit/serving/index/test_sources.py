@@ -241,7 +241,7 @@ def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
     assert np.array_equal(one.vector(range(3)), two.vector(range(3)))
 
 
-def test_hostile_vectors_are_refused(tmp_path: Path) -> None:
+def test_hostile_vectors_and_metadata_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     for number, (vectors, refusal) in enumerate((
         (np.arange(24).reshape(3, 8), "holds int64 of shape"),
         (np.array([[{}] * 8] * 3), r"img_emb_0\.npy is damaged"),
@@ -250,6 +250,18 @@ def test_hostile_vectors_are_refused(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=refusal) as raised:
             build(tmp_path / "index", opened(tmp_path / str(number)))
         assert "\n" not in str(raised.value)
+    folder = tmp_path / "vectors"
+    write_vectors(folder, 0, drawn(3))
+    pq.write_table(pa.table({"caption": ["a", "b"]}), folder / "metadata/metadata_0.parquet")
+    with pytest.raises(InputError, match=r"img_emb_0\.npy has 3 rows, .*metadata_0\.parquet has 2: write both again"):
+        opened(folder)
+    (folder / "metadata/metadata_0.parquet").write_bytes(b"PAR1 not really")
+    with pytest.raises(InputError, match=r"metadata_0\.parquet is damaged"):
+        opened(folder)
+    (tmp_path / "ragged").mkdir()
+    pq.write_table(pa.table({"embedding": [[1.0, 2.0], [1.0]]}), tmp_path / "ragged" / "0.parquet")
+    with pytest.raises(InputError, match="rows of different width"):
+        build(tmp_path / "index", opened(tmp_path / "ragged", toy(dim=2)))
 
 
 def test_vectors_that_cannot_be_searched_are_left_out(tmp_path: Path) -> None:
@@ -263,21 +275,6 @@ def test_vectors_that_cannot_be_searched_are_left_out(tmp_path: Path) -> None:
     index = ImageIndex.open(tmp_path / "index")
     assert index.rows(range(3))["caption"].to_pylist() == ["caption 0 0", "caption 0 1", "caption 0 5"]
     assert np.allclose(index.vector([2]), unit(drawn(1, 1)), atol=1e-6)
-
-
-def test_metadata_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "vectors"
-    write_vectors(folder, 0, drawn(3))
-    pq.write_table(pa.table({"caption": ["a", "b"]}), folder / "metadata/metadata_0.parquet")
-    with pytest.raises(InputError, match=r"img_emb_0\.npy has 3 rows, .*metadata_0\.parquet has 2: write both again"):
-        opened(folder)
-    (folder / "metadata/metadata_0.parquet").write_bytes(b"PAR1 not really")
-    with pytest.raises(InputError, match=r"metadata_0\.parquet is damaged"):
-        opened(folder)
-    (tmp_path / "ragged").mkdir()
-    pq.write_table(pa.table({"embedding": [[1.0, 2.0], [1.0]]}), tmp_path / "ragged" / "0.parquet")
-    with pytest.raises(InputError, match="rows of different width"):
-        build(tmp_path / "index", opened(tmp_path / "ragged", toy(dim=2)))
 
 
 def test_unknown_and_ambiguous_sources_are_refused(pictures: Path, tmp_path: Path) -> None:

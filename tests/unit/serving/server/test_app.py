@@ -116,7 +116,7 @@ def test_metrics(client: TestClient) -> None:
         assert line in answer.text.splitlines()
 
 
-def test_other_machines_need_a_token() -> None:
+def test_other_machines_need_a_token_and_a_weak_one_is_refused_and_not_shown() -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "localhost", "example.org"):
         with pytest.raises(InputError, match=f"--host {host} can be reached by other machines: set {NAME}"):
             read_tokens(host, {})
@@ -124,16 +124,13 @@ def test_other_machines_need_a_token() -> None:
     for host in ("127.0.0.1", "::1", "127.1.2.3"):
         assert read_tokens(host, {}) == read_tokens(host, {NAME: " , "}) == []
         assert read_tokens(host, {NAME: f"{TOKEN}, {OTHER}"}) == [TOKEN, OTHER]
-
-
-def test_a_weak_token_is_refused_and_not_shown() -> None:
     for weak in ("short", f"{TOKEN},short", "\u00e9" * 20, "a\nb" * 10):
         with pytest.raises(InputError, match=f"a token of {NAME} is weak") as caught:
             read_tokens("127.0.0.1", {NAME: weak})
         assert weak not in str(caught.value)
 
 
-def test_a_taken_port_and_a_foreign_address() -> None:
+def test_taken_ports_and_foreign_addresses_are_refused_and_answers_sent_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"cannot listen on 127.0.0.1:{port} "):
@@ -142,6 +139,9 @@ def test_a_taken_port_and_a_foreign_address() -> None:
         bind("192.0.2.1", 0)
     with bind("127.0.0.1", 0) as place, pytest.raises(ConnectionRefusedError):
         socket.create_connection(place.getsockname())
+    # asyncio sets TCP_NODELAY only for a socket that names its protocol.
+    with bind("127.0.0.1", 0) as place:
+        assert place.proto == socket.IPPROTO_TCP
 
 
 def test_every_route_but_health_requires_a_correct_token() -> None:
@@ -261,9 +261,3 @@ def test_responses_name_no_software_and_requests_are_not_logged() -> None:
     config = uvicorn_config(Starlette(), ServingLimits(stop_s=7))
     assert (config.server_header, config.access_log, config.proxy_headers) == (False, False, False)
     assert config.timeout_graceful_shutdown == 7
-
-
-def test_an_answer_does_not_wait_for_the_acknowledgement_of_the_one_before() -> None:
-    # asyncio sets TCP_NODELAY only for a socket that names its protocol.
-    with bind("127.0.0.1", 0) as place:
-        assert place.proto == socket.IPPROTO_TCP

@@ -53,27 +53,16 @@ def test_wrong_requests_get_one_clear_error() -> None:
         assert len(error.message) < 200
 
 
-def test_a_hundred_thousand_wrong_items_cause_one_error() -> None:
+def test_a_hundred_thousand_wrong_items_cause_one_error_and_a_small_queue_is_refused() -> None:
     with pytest.raises(ApiError) as caught:
         read_request(json.dumps({"input": [None] * 100_000}).encode(), ServingLimits())
     assert isinstance(caught.value.__context__, ValidationError)
     assert caught.value.__context__.error_count() == 1
-
-
-def test_a_queue_that_a_request_does_not_fit_is_refused() -> None:
     with pytest.raises(InputError, match="--max-queue 8 is too small: give at least 9"):
         ServingLimits(texts=9, queue=8)
 
 
-def test_errors_have_openais_format() -> None:
-    for status, kind in ((400, "invalid_request_error"), (429, "rate_limit_error"), (500, "server_error")):
-        response = ApiError(status, 'No "<b>".', "code", "input", retry_after=2).response()
-        error = {"message": 'No "<b>".', "type": kind, "param": "input", "code": "code"}
-        assert (response.status_code, json.loads(bytes(response.body))) == (status, {"error": error})
-        assert response.headers["retry-after"] == "2"
-
-
-def test_vectors_as_numbers_and_as_base64() -> None:
+def test_vectors_and_errors_have_openais_format() -> None:
     for kind in ("float", "base64"):
         content = json.loads(bytes(EncodeResponse("text-encoder/3", VECTORS, 7).response(kind).body))
         found = [row.pop("embedding") for row in content["data"]]
@@ -83,3 +72,8 @@ def test_vectors_as_numbers_and_as_base64() -> None:
             "object": "list", "data": [{"object": "embedding", "index": number} for number in (0, 1)],
             "model": "text-encoder/3", "usage": {"prompt_tokens": 7, "total_tokens": 7},
         }  # fmt: skip
+    for status, kind in ((400, "invalid_request_error"), (429, "rate_limit_error"), (500, "server_error")):
+        response = ApiError(status, 'No "<b>".', "code", "input", retry_after=2).response()
+        error = {"message": 'No "<b>".', "type": kind, "param": "input", "code": "code"}
+        assert (response.status_code, json.loads(bytes(response.body))) == (status, {"error": error})
+        assert response.headers["retry-after"] == "2"

@@ -67,7 +67,7 @@ def test_vectors_in_fewer_bits_fit_the_index_of_the_same_image_tower(
     assert (rounded.id, rounded.image_tower_sha256) == (exact.id, exact.image_tower_sha256)
 
 
-def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
+def test_the_cache_is_bounded_and_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain, kept = Loading().load(str(folder)), Loading(cache=2).load(str(folder))
     computed: list[list[str]] = []
     kept = replace(kept, tokenizer=lambda texts: (computed.append(texts), plain.tokenizer(texts))[1])
@@ -78,6 +78,13 @@ def test_the_cache_is_bounded_and_changes_nothing(folder: Path) -> None:
         assert kept.cache is not None
         assert len(kept.cache) <= 2
     assert computed[:4] == [["a"], ["b"], ["c", "d"], ["a"]]
+    monkeypatch.setattr(served, "_MOST_WORDS", 50)
+    found = Loading().load(str(folder))
+    before = _answer(found, "a dog").vectors[0]
+    for number in range(20):
+        _answer(found, " ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))
+        assert len(tokens._byte_pairs(24).cache) <= 50
+    np.testing.assert_array_equal(_answer(found, "a dog").vectors[0], before)
 
 
 def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_encoder: Encoder) -> None:
@@ -88,16 +95,6 @@ def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_en
         np.testing.assert_allclose(_answer(plain, texts).vectors, tiny_encoder.embed_texts(texts), atol=1e-5)
     # Start, words and end of both parts.
     assert _answer(chosen, "a dog -cat").tokens == 4 + 3
-
-
-def test_words_are_not_kept_without_end(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served, "_MOST_WORDS", 50)
-    found = Loading().load(str(folder))
-    before = _answer(found, "a dog").vectors[0]
-    for number in range(20):
-        _answer(found, " ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))
-        assert len(tokens._byte_pairs(24).cache) <= 50
-    np.testing.assert_array_equal(_answer(found, "a dog").vectors[0], before)
 
 
 def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,16 +142,13 @@ def test_values_by_hand(name: str, context: ProjectContext) -> None:
         assert values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6), metric
 
 
-def test_rankings_registers_and_groups_by_hand(context: ProjectContext) -> None:
+def test_rankings_groups_correlations_and_distances_by_hand(context: ProjectContext) -> None:
     rankings = _score("paraphrased_retrieval", context).rankings
     assert rankings["paraphrased_retrieval/query_top"].tolist() == [[0, 1], [2, 3], [3, 2]]
     assert rankings["paraphrased_retrieval/paraphrase_top"].tolist() == [[1, 0], [0, 2], [3, 2]]
     assert _score("retrieval", context).values["retrieval_alt_text/t2i_recall_at_1"].tolist() == [1]
     groups = _score("swaps", context).strata["swaps/relation_macro_accuracy"]
     assert groups[0] == groups[1] != groups[2]
-
-
-def test_correlations_by_hand(context: ProjectContext) -> None:
     scores = _score("caption_ratings", context)
     correlation = scores.correlations["caption_ratings/tau_c"]
     np.testing.assert_allclose(correlation.predicted, [0.1, 0.3, 0.2, 0.9], rtol=1e-6)
@@ -164,6 +161,13 @@ def test_correlations_by_hand(context: ProjectContext) -> None:
     }
     # Cosines 0.99, 0.09, 0.17 and 1, shares 1, 0, 0.5 and 0.25: ranks differ by 1, 0, 1 and 2, so 1 - 6 * 6 / (4 * 15).
     assert found == pytest.approx({"spearman": 0.4, "tier_common/spearman": 1, "tier_rare/spearman": -1})
+    values = {name.removeprefix("geometry/"): found for name, found in _score("geometry", context).values.items()}
+    assert values["image_difference/reverse_distance"][:2] == pytest.approx([1 + 0.8 / ROOT, 1 + 0.8 / ROOT])
+    # Captions of a and d differ by (0.9, 0.7, -0.1, -0.9).
+    assert values["caption_difference/distance"][0] == pytest.approx(1 - 0.72 / np.sqrt(2.12))
+    assert values["caption_difference/reverse_distance"][0] == pytest.approx(1 + 0.72 / np.sqrt(2.12))
+    assert values["difference_text/antisymmetry"][:2] == pytest.approx([-0.18, -0.56])
+    assert values["image_caption/alignment"][0] == pytest.approx(0.66)
 
 
 def test_the_best_text_of_an_image_counts(context: ProjectContext) -> None:
@@ -209,16 +213,6 @@ def test_kinds_that_the_table_lacks_have_no_metric(context: ProjectContext) -> N
     _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
     wanted = ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
     assert set(_score("differences", context).values) == {f"differences/{name}" for name in wanted}
-
-
-def test_captions_and_opposite_sentences_have_distances(context: ProjectContext) -> None:
-    values = {name.removeprefix("geometry/"): found for name, found in _score("geometry", context).values.items()}
-    assert values["image_difference/reverse_distance"][:2] == pytest.approx([1 + 0.8 / ROOT, 1 + 0.8 / ROOT])
-    # Captions of a and d differ by (0.9, 0.7, -0.1, -0.9).
-    assert values["caption_difference/distance"][0] == pytest.approx(1 - 0.72 / np.sqrt(2.12))
-    assert values["caption_difference/reverse_distance"][0] == pytest.approx(1 + 0.72 / np.sqrt(2.12))
-    assert values["difference_text/antisymmetry"][:2] == pytest.approx([-0.18, -0.56])
-    assert values["image_caption/alignment"][0] == pytest.approx(0.66)
 
 
 @pytest.mark.parametrize("name", benchmark_names())
@@ -340,12 +334,9 @@ def test_rank_correlation_is_scipys(seed: int, items: int) -> None:
 PAIRED = [find_benchmark("paraphrased_retrieval")]
 
 
-def test_key_metrics_are_those_measured_at_the_depth_nearest_to_the_declared_one() -> None:
+def test_key_metrics_are_those_at_the_nearest_depth_and_runs_get_them() -> None:
     measured = [f"paraphrased_retrieval/{name}_at_{k}" for name in ("ao", "js") for k in (1, 8, 50)]
     assert key_metrics(PAIRED, measured) == ["paraphrased_retrieval/ao_at_8", "paraphrased_retrieval/js_at_8"]
     assert key_metrics(PAIRED, ["zero_shot/top1"]) == []
-
-
-def test_runs_get_key_metrics_and_those_without_depth_or_group() -> None:
     paired = [f"paraphrased_retrieval/{name}" for name in ("ao_at_1", "ao_at_10", "tier_rare/ao_at_10")]
     assert tracked_metrics(PAIRED, [*paired, "zero_shot/top5"]) == [paired[1], "zero_shot/top5"]

@@ -209,7 +209,7 @@ def _write_spot(folder: Path) -> None:
     write_files(folder, {"annotations/test.json": SPOT_ROWS, **pictures})
 
 
-def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path: Path) -> None:
+def test_sentences_find_what_image_2_has_ties_are_lost_and_missing_files_named(tmp_path: Path) -> None:
     _write_spot(tmp_path)
     found = scored("spot_the_difference", tmp_path, SPOT_TABLE, ks=(1, 2, 3))
     # Sentences pair by pair: green, nothing (ties with all), red is gone; then red, which two pairs show.
@@ -217,9 +217,6 @@ def test_sentences_find_what_image_2_has_over_image_1_and_ties_are_lost(tmp_path
     assert found.values["recall_at_2"] == [1, 0, 1, 1]
     assert found.values["recall_at_3"] == [1, 1, 1, 1]
     assert found.notes == ["annotations/test.json: 4 found, 1,404 published"]
-
-
-def test_missing_pictures_and_sentences_are_named(tmp_path: Path) -> None:
     _write_spot(tmp_path)
     (tmp_path / "resized_images/7_2.png").unlink()
     refused("spot_the_difference", tmp_path, r"7_2.png is missing", SPOT_TABLE, allow_partial=True)

@@ -48,14 +48,11 @@ REPORTS = [
 ]
 
 
-def test_columns_round_each_part_before_the_mean() -> None:
+def test_columns_are_means_of_rounded_parts_or_correlations() -> None:
     column = COLLECTION.tables[0].columns[1]
     assert column.value({"sts12/all": 0.12346, "sts13/all": 0.2}) == pytest.approx((12.35 + 20.0) / 2)
     assert column.value({"sts12/all": 0.1}) is None
-
-
-def test_a_correlation_is_of_a_metric_with_the_gain_between_two_others() -> None:
-    """Margins 1, 2, 3 and gains 3, 1, 2: r = -1/2; the row of section 4.3 is over PC-CLIP's five sets."""
+    # Margins 1, 2, 3 and gains 3, 1, 2: r = -1/2; the row of section 4.3 is over PC-CLIP's five sets.
     column = Column(name="r", scale=1, correlation=tuple((f"{one}/m", f"{one}/with", f"{one}/plain") for one in "abc"))
     found = {"a/m": 1, "b/m": 2, "c/m": 3, "a/with": 4, "b/with": 2, "c/with": 3} | dict.fromkeys(
         ("a/plain", "b/plain", "c/plain"), 1
@@ -66,16 +63,13 @@ def test_a_correlation_is_of_a_metric_with_the_gain_between_two_others() -> None
     assert len(own.columns[0].correlation) == 5
 
 
-def test_a_papers_table_has_our_rows_then_its_own() -> None:
+def test_a_papers_table_has_our_rows_its_own_and_its_decimals() -> None:
     (section,) = paper_tables(COLLECTION, REPORTS)
     assert [row.label for row in section.rows] == ["base*", "<b>", "CLIP (paper)", "Other (paper)"]
     assert _texts(section) == [["50.0", "16.2"], ["60.0", ""], ["67.2", "65.1"], ["", "1.0"]]
     notes = ["Shares times 100.", "(paper): value", "*: the data was not as published"]
     assert [note.startswith(start) for note, start in zip(section.notes, notes, strict=True)] == [True] * 3
     assert [row.source for row in section.rows] == ["partial data", "measured", "paper", "paper"]
-
-
-def test_a_table_has_as_many_decimals_as_the_paper_prints() -> None:
     columns = [{"name": "ours", "metric": "coco_p/ao_at_10"}, {"name": "not scored", "metric": "coco_p/none"}]
     table = TABLE | {"columns": columns, "rows": {"CLIP": [98.52, 9.0], "Other": [98.5, None]}}
     (section,) = paper_tables(Collection.model_validate({"paper": "p", "tables": [table]}), REPORTS[:1])
