@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,7 @@ from components.core.settings import Settings
 from components.core.system.checking import check_once
 from components.core.system.errors import InputError, shown_address
 from components.core.tables import formats
+from components.core.tables.files import content_hash
 from components.core.tables.formats import read_record
 from components.core.tracking import RUN_FILE, explained, make_client, offline_spool, tracking_uri, training_run
 from components.encoders.adapter.sidecar import Sidecar, read_sidecar
@@ -32,11 +34,13 @@ from components.registry.champion import (
 from components.registry.decision import BASE, Decision, Outcome, RuleVerdict
 from components.registry.evidence import gather, lock_hash, tags_of
 from components.registry.gate import Judged, errors_needed, judge, metric
-from components.registry.looks import looks_at
 from components.registry.refusal import cause, numbers_of
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+_LOOKS, _SHORT = "looks.", 12
+"""Start of a registered model's tags, followed by that of the test data's hash: hashes of judged encoders."""
 
 
 @explained()
@@ -172,7 +176,7 @@ def _judged(
         same = (one for one in candidates if (one.report.data_hash, one.report.protocol) == (data_hash, protocol))
         group = [one for one in same if one.report.encoder_sha256 != own]
         hashes = (one.report.encoder_sha256 for one in (incumbent, *group))
-        look = looks_at(client, settings.promote.model, data_hash, hashes, count)
+        look = _looks_at(client, settings.promote.model, data_hash, hashes, count)
         return _Bar(incumbent, look, errors_needed(group, incumbent, settings.promote.metric, look))
 
     for judged in candidates:
@@ -311,3 +315,22 @@ def _registered(client: MlflowClient, case: _Case, decision: Decision, settings:
     client.set_tag(decision.run_id, "model_version", f"{decision.model}/{version}")
     client.set_tag(decision.run_id, "dvc_lock_sha256", origin["dvc_lock_sha256"])
     return version
+
+
+def _looks_at(client: MlflowClient, model: str, data_hash: str, judged: Iterable[str], count: bool) -> int:
+    """How often test data have judged candidates, with this look: at each an encoder without a gain could pass.
+
+    The same candidates against the same champion add none.
+
+    Args:
+        judged: hashes of the weights of all candidates and of the encoder that they must beat.
+        count: keep it, with the registered model, which is made where there is none.
+    """
+    tag, this = _LOOKS + data_hash[:_SHORT], content_hash(*sorted(judged))[:_SHORT]
+    known = [*filter(None, versions.tags_of_model(client, model).get(tag, "").split(" "))]
+    if this in known:
+        return known.index(this) + 1
+    if count:
+        versions.create_model(client, model)
+        client.set_registered_model_tag(model, tag, " ".join([*known, this]))
+    return len(known) + 1

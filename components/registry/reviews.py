@@ -34,11 +34,6 @@ _EARLIER_FILE = "votes.db"
 """Where an earlier version kept reviews; it is only read."""
 
 
-def _now() -> str:
-    """The current time in UTC, in seconds."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 class Review(BaseModel):
     """A person's verdict on one query.
 
@@ -48,7 +43,7 @@ class Review(BaseModel):
         caption, query, kind: identify the query in the test set.
     """
 
-    time: str = Field(default_factory=_now)
+    time: str = Field(default_factory=lambda: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
     user: str = Field(max_length=LONGEST)
     test_set: str
     caption: str

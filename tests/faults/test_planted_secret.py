@@ -187,7 +187,7 @@ def test_failures_are_one_line_that_names_the_place(name: str, place: str, done:
     assert place in line
 
 
-def test_no_file_holds_a_secret(done: Done) -> None:
+def test_no_file_and_no_row_of_a_database_holds_a_secret(done: Done) -> None:
     files = [path for path in done.root.rglob("*") if path.is_file()]
     names = {path.name for path in files}
     assert {"dvc.lock", "run.json", "encoder.json", "paraphrase_1.parquet"} <= names
@@ -196,9 +196,6 @@ def test_no_file_holds_a_secret(done: Done) -> None:
         if path.suffix == ".parquet":
             content += repr(pq.read_table(path).to_pylist()).encode() + repr(pq.read_metadata(path).metadata).encode()
         assert {key for key, secret in done.secrets.items() if secret.encode() in content} == set(), path
-
-
-def test_no_row_of_a_database_holds_a_secret(done: Done) -> None:
     for url in done.databases:
         with psycopg.connect(url) as connection:
             tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()

@@ -66,14 +66,10 @@ def _promote_with(**answer: Any) -> None:
 
 
 @pytest.mark.usefixtures("gate")
-def test_a_dry_run_only_shows_the_verdict(project: Any) -> None:
+def test_a_dry_run_only_shows_the_verdict_and_consent_promotes_and_names_its_giver(project: Any) -> None:
     promote_best(dry_run=True)
     assert project.ran() == []
     assert "# m: promoted" in artifact("promotion-proposal")
-
-
-@pytest.mark.usefixtures("gate")
-def test_consent_promotes_and_its_giver_is_on_the_page(project: Any) -> None:
     save(decision())
     _promote_with(approve=True, by="Ada", reason="looks right")
     assert project.ran() == ["propose", "promote"]

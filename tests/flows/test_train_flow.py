@@ -6,6 +6,8 @@ import json
 import os
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +49,15 @@ def test_the_pipeline_has_these_stages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @with_server
-def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
+def test_captions_and_one_method_run_with_what_they_need_and_are_compared_once_all_have_results(project: Any) -> None:
+    synthesize_captions(tasks=["paraphrase_2"])
+    assert project.ran() == ["prepare", "synthesize@paraphrase_1", "synthesize@paraphrase_2"]
+    with pytest.raises(InputError, match=r"no block synthesize\.tasks\.none: choose from change_unit, "):
+        synthesize_captions(tasks=["none"])
+    project.score("base", "paraclip")
+    train_paraclip(method="paraclip")
+    assert set(project.ran()) == ONE
+    assert "other" not in artifact("results-table")
     project.score("other")
     train_paraclip(method="paraclip")
     ran = project.ran()
@@ -56,22 +66,6 @@ def test_one_method_runs_in_order_and_leaves_artifacts(project: Any) -> None:
     assert _in_order(ran)
     assert "0.5000 [0.4000, 0.6000]" in artifact("results-table")
     assert "# m: refused" in artifact("promotion-decision")
-
-
-@with_server
-def test_captions_alone_run_with_what_they_need(project: Any) -> None:
-    synthesize_captions(tasks=["paraphrase_2"])
-    assert project.ran() == ["prepare", "synthesize@paraphrase_1", "synthesize@paraphrase_2"]
-    with pytest.raises(InputError, match=r"no block synthesize\.tasks\.none: choose from change_unit, "):
-        synthesize_captions(tasks=["none"])
-
-
-@with_server
-def test_one_method_is_not_compared_while_others_have_no_results(project: Any) -> None:
-    project.score("base", "paraclip")
-    train_paraclip(method="paraclip")
-    assert set(project.ran()) == ONE
-    assert "other" not in artifact("results-table")
 
 
 @with_server
@@ -128,31 +122,40 @@ def test_transient_faults_are_retried_and_the_flow_waits_for_locks(
     assert set(ran) == ONE | {"compare", "promote"}
 
 
+@contextmanager
+def _ended_from_outside(project: Any, end: Callable[[], None]) -> Iterator[None]:
+    """Ends a flow whose first stage sleeps, while the block runs it; no process of the stage remains."""
+    project.plan({"prepare": "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"})
+    file = project.folder / "pid.txt"
+
+    def wait_and_end() -> None:
+        wait_until(lambda: file.exists() and file.read_text(), 120)
+        end()
+
+    thread = threading.Thread(target=wait_and_end)
+    thread.start()
+    yield
+    thread.join()
+    wait_until(lambda: not psutil.pid_exists(int(file.read_text())), 120)
+
+
 @with_server
 def test_a_cancelled_flow_ends_as_cancelled(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Prefect's runner cancels: it announces its intent, and sends SIGTERM."""
     from prefect._internal import control_listener
     from prefect.exceptions import TerminationSignal
 
-    project.plan({"prepare": "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"})
-    file = project.folder / "pid.txt"
-
     def cancel() -> None:
-        wait_until(lambda: file.exists() and file.read_text(), 120)
         monkeypatch.setattr(control_listener, "get_intent", lambda: "cancel")
         monkeypatch.setattr("prefect.flow_engine.get_intent", lambda: "cancel")
         os.kill(os.getpid(), signal.SIGTERM)
 
     before = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=cancel)
-    thread.start()
     try:
-        with pytest.raises(TerminationSignal):
+        with _ended_from_outside(project, cancel), pytest.raises(TerminationSignal):
             train_paraclip.with_options(flow_run_name="cancelled")(method="paraclip")
     finally:
         signal.signal(signal.SIGTERM, before)
-    thread.join()
-    wait_until(lambda: not psutil.pid_exists(int(file.read_text())), 120)
     with get_client(sync_client=True) as client:
         (run,) = client.read_flow_runs(flow_run_filter=flow_runs_named("cancelled"))
     assert run.state is not None
@@ -165,21 +168,15 @@ def test_a_cancelled_flow_ends_as_cancelled(project: Any, monkeypatch: pytest.Mo
 @with_server
 def test_a_flow_that_the_server_ends_leaves_no_process(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.commands, "_POLLS_PER_REQUEST", 1)
-    project.plan({"prepare": "Path('pid.txt').write_text(str(os.getpid())); time.sleep(120)"})
-    file = project.folder / "pid.txt"
 
     def end() -> None:
-        wait_until(lambda: file.exists() and file.read_text(), 120)
         with get_client(sync_client=True) as client:
             (run,) = client.read_flow_runs(flow_run_filter=flow_runs_named("ended by the server"))
             client.set_flow_run_state(run.id, Cancelling())
 
-    thread = threading.Thread(target=end)
-    thread.start()
-    with pytest.raises(StoppedError, match="stage prepare stopped with its flow"):
+    message = "stage prepare stopped with its flow"
+    with _ended_from_outside(project, end), pytest.raises(StoppedError, match=message):
         train_paraclip.with_options(flow_run_name="ended by the server")(method="paraclip")
-    thread.join()
-    wait_until(lambda: not psutil.pid_exists(int(file.read_text())), 120)
 
 
 @with_server
@@ -190,14 +187,11 @@ def test_a_stage_that_takes_too_long_is_ended(project: Any) -> None:
     assert project.ran() == ["prepare"]
 
 
-def test_only_faults_from_outside_are_retried() -> None:
+def test_only_faults_from_outside_are_retried_and_methods_without_a_score_named(settings: Settings) -> None:
     assert flows.stages.can_pass("working\nERROR: failed to run: x, exited with -9")
     assert flows.stages.can_pass("requests.exceptions.ConnectionError: no route")
     assert not flows.stages.can_pass("ConnectionError\nerror: the key is wrong\nERROR: failed to run, exited with 1")
     assert not flows.stages.can_pass("Traceback\nValueError: x\nERROR: failed to run: x, exited with 1")
-
-
-def test_methods_that_no_stage_would_score_are_named_with_the_fix(settings: Settings) -> None:
     assert chosen_methods(settings, None) == ["paraclip"]
     assert chosen_methods(settings, ["paraclip", "paraclip"]) == ["paraclip"]
     with pytest.raises(InputError, match=r"params\.yaml has no block methods\.nothing: choose from paraclip,"):

@@ -17,7 +17,7 @@ import yaml
 from qdrant_client import QdrantClient, models
 
 from components.cli.edited_params import overlaid
-from components.core.settings import Settings, load_settings
+from components.core.settings import load_settings
 from components.data import prepare
 from components.encoders.adapter.encoder import Encoder, Vectors, unit_rows
 from components.encoders.embed import run as embed
@@ -125,14 +125,6 @@ def product(
     return made
 
 
-def _settings() -> Settings:
-    raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
-    raw |= {"methods": {"captions": ENTRY | {"epochs": 1}}, "compare_encoders": ["base", "captions"]}
-    raw["train"] = {"checkpoint_dir": "state/train", "validation_images": 0}
-    Path("params.yaml").write_text(yaml.safe_dump(raw))
-    return load_settings()
-
-
 def test_an_index_in_a_database_gets_a_better_encoder_and_keeps_its_vectors(
     product: Product, tiny_encoder: Encoder, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -140,7 +132,11 @@ def test_an_index_in_a_database_gets_a_better_encoder_and_keeps_its_vectors(
     shown = cliptune("init", "shop", "--index", product.url)
     assert "copied 2,000 vectors into shop" in shown
     assert "source 'embeddings'" in shown
-    settings = _settings()
+    raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
+    raw |= {"methods": {"captions": ENTRY | {"epochs": 1}}, "compare_encoders": ["base", "captions"]}
+    raw["train"] = {"checkpoint_dir": "state/train", "validation_images": 0}
+    Path("params.yaml").write_text(yaml.safe_dump(raw))
+    settings = load_settings()
     prepare.run(settings)
     tiny_encoder.save(Path("models/base"))
     embed(settings)

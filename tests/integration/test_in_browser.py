@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import threading
@@ -17,7 +16,6 @@ import pytest
 import torch
 import uvicorn
 from fastapi import FastAPI
-from PIL import Image
 
 from components.core.settings import Settings
 from components.core.tables.records import PAIRS
@@ -30,6 +28,7 @@ from tests.conftest import TINY
 from tests.support.exploring import HOSTILE, make_explored, write_evaluation
 from tests.support.params import every_method
 from tests.support.report_pages import make_settings, write_project
+from tests.support.shard_making import picture
 from tests.support.written_queries import write_test_set
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
@@ -257,11 +256,7 @@ def test_keys_wait_for_the_picture_of_the_query(browser: Any, tmp_path: Path, mo
     monkeypatch.chdir(tmp_path)
     ids = [f"image {number}" for number in range(4)]
     write_test_set(Path("data/test_set"), [(name, f"caption of {name}") for name in ids])
-    pictures = []
-    for shade in range(4):
-        encoded = io.BytesIO()
-        Image.new("RGB", (40, 20), (60 * shade, 0, 0)).save(encoded, "PNG")
-        pictures.append(encoded.getvalue())
+    pictures = [picture(number, size=(40, 20)) for number in range(4)]
     Path("data/pairs").mkdir()
     PAIRS.write(Path("data/pairs/test.parquet"), {"id": ids, "image_id": ids, "caption": ids, "image": pictures})
     reviewing = _Slow(12, STORE, "Ada")

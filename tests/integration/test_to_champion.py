@@ -85,20 +85,6 @@ WRITERS = {
 }
 
 
-@pytest.fixture(params=WRITERS)
-def imported(
-    request: pytest.FixtureRequest, tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder
-) -> Settings:
-    """The imported of the imported folder, in a new project, which is the current folder."""
-    track_in(tmp_path)
-    start_project(tmp_path)
-    WRITERS[request.param](tmp_path / "shop", shown_squares(), tiny_encoder)
-    assert f"source '{request.param}'" in cliptune("init", "shop")
-    raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
-    raw |= {"methods": {"captions": ENTRY}, "compare_encoders": ["base", "captions"]}
-    return _written(raw)
-
-
 def _written(raw: dict[str, Any]) -> Settings:
     """The project's settings, of which no model writes paraphrases."""
     raw["train"] = {"checkpoint_dir": "state/train", "validation_images": 0}
@@ -108,15 +94,24 @@ def _written(raw: dict[str, Any]) -> Settings:
     return load_settings()
 
 
-def test_a_source_becomes_a_champion(imported: Settings, tiny_encoder: Encoder) -> None:
-    prepare.run(imported)
-    pairs, is_log = PAIRS.read(Path("data/pairs/train.parquet")).to_pandas(), imported.prepare.source == "query_log"
+@pytest.mark.parametrize("source", WRITERS)
+def test_a_source_becomes_a_champion(
+    source: str, tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder
+) -> None:
+    track_in(tmp_path)
+    start_project(tmp_path)
+    WRITERS[source](tmp_path / "shop", shown_squares(), tiny_encoder)
+    assert f"source '{source}'" in cliptune("init", "shop")
+    raw: dict[str, Any] = yaml.safe_load(overlaid("shop"))
+    settings = _written(raw | {"methods": {"captions": ENTRY}, "compare_encoders": ["base", "captions"]})
+    prepare.run(settings)
+    pairs, is_log = PAIRS.read(Path("data/pairs/train.parquet")).to_pandas(), source == "query_log"
     if is_log:
         assert set(pairs.loc[pairs["caption"].str.startswith("something"), "weight"]) == {3.0}
     else:
-        assert pairs["image"].isna().sum() == imported.prepare.counts.train
+        assert pairs["image"].isna().sum() == settings.prepare.counts.train
     tiny_encoder.save(Path("models/base"))
-    _check_the_way_to_a_champion(imported, 0.2 if is_log else 0)
+    _check_the_way_to_a_champion(settings, 0.2 if is_log else 0)
 
 
 def _check_the_way_to_a_champion(settings: Settings, least_gain: float = 0) -> None:
@@ -132,25 +127,6 @@ def _check_the_way_to_a_champion(settings: Settings, least_gain: float = 0) -> N
 
 
 QUERIES = ["red square", "Something BLUE, number 12", "a green_square", "yellow " * 90, "café 犬"]
-
-
-@pytest.fixture(params=FAMILIES)
-def of_family(request: pytest.FixtureRequest, tmp_path: Path, track_in: Callable[[Path], None]) -> Settings:
-    """A new project, the current folder, whose base is a folder of the family and whose pictures have colours."""
-    torch.manual_seed(0)
-    track_in(tmp_path)
-    first_commit(tmp_path)
-    write_published(tmp_path / "published", json.dumps(FAMILIES[request.param]))
-    write_pictures(tmp_path / "squares")
-    raw: dict[str, Any] = every_method()
-    raw["dataset"]["name"] = "squares"
-    raw["prepare"] = {"source": "folder", "folder": "squares", "counts": {"train": 160, "val": 40, "test": 40}}
-    raw["base"] = {"source": "open_clip", "model": "local-dir:published"}
-    raw |= {"methods": {"captions": ENTRY | {"epochs": 4}}, "mixes": {}, "compare_encoders": ["base", "captions"]}
-    raw["study"] = {}
-    raw["evaluate"]["bootstrap"] = 50
-    raw["promote"] |= {"guards": {}}
-    return _written(raw)
 
 
 def write_pictures(folder: Path) -> None:
@@ -180,10 +156,27 @@ def _by_open_clip(folder: str, texts: list[str], files: list[Path]) -> tuple[Vec
     )
 
 
-def test_a_family_becomes_a_champion_whose_served_vectors_are_open_clips(of_family: Settings) -> None:
-    base(of_family)
-    prepare.run(of_family)
-    _check_the_way_to_a_champion(of_family)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_becomes_a_champion_whose_served_vectors_are_open_clips(
+    family: str, tmp_path: Path, track_in: Callable[[Path], None]
+) -> None:
+    torch.manual_seed(0)
+    track_in(tmp_path)
+    first_commit(tmp_path)
+    write_published(tmp_path / "published", json.dumps(FAMILIES[family]))
+    write_pictures(tmp_path / "squares")
+    raw: dict[str, Any] = every_method()
+    raw["dataset"]["name"] = "squares"
+    raw["prepare"] = {"source": "folder", "folder": "squares", "counts": {"train": 160, "val": 40, "test": 40}}
+    raw["base"] = {"source": "open_clip", "model": "local-dir:published"}
+    raw |= {"methods": {"captions": ENTRY | {"epochs": 4}}, "mixes": {}, "compare_encoders": ["base", "captions"]}
+    raw["study"] = {}
+    raw["evaluate"]["bootstrap"] = 50
+    raw["promote"] |= {"guards": {}}
+    settings = _written(raw)
+    base(settings)
+    prepare.run(settings)
+    _check_the_way_to_a_champion(settings)
     sidecar = Encoder.load(Path("models/captions")).sidecar
     assert sidecar.image_tower_sha256 == Encoder.load(Path("models/base")).sidecar.image_tower_sha256
     cliptune("index", "build", "index", "--from", "squares", "--encoder", CHAMPION)

@@ -42,11 +42,6 @@ def _graph(folder: Path, params: str) -> Graph:
         return read_graph()
 
 
-@pytest.fixture(scope="module")
-def every_method(tmp_path_factory: pytest.TempPathFactory) -> Graph:
-    return _graph(tmp_path_factory.mktemp("methods"), profile_text("methods"))
-
-
 def test_by_default_compare_needs_every_stage(tmp_path: Path) -> None:
     graph = _graph(tmp_path, (REPO / "params.yaml").read_text("utf-8"))
     assert set(graph.upstream(["compare"])) == set(graph.needs)
@@ -56,7 +51,8 @@ def test_by_default_compare_needs_every_stage(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_a_method_needs_the_tables_that_it_reads_and_a_table_its_own_answers(every_method: Graph) -> None:
+def test_a_method_needs_the_tables_that_it_reads_and_a_table_its_own_answers(tmp_path: Path) -> None:
+    every_method = _graph(tmp_path, profile_text("methods"))
     needs = {
         stage.removeprefix("train@"): {need.removeprefix("validate@") for need in those if "validate@" in need}
         for stage, those in every_method.needs.items()

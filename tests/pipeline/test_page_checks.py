@@ -18,11 +18,6 @@ def prose() -> dict[str, Any]:
     return runpy.run_path(str(SCRIPTS / "prose.py"))
 
 
-@pytest.fixture(scope="module")
-def figures() -> dict[str, Any]:
-    return runpy.run_path(str(SCRIPTS / "figures.py"))
-
-
 @pytest.mark.parametrize(
     ("text", "words"),
     [
@@ -48,12 +43,10 @@ def test_messages_of_errors_are_read(prose: dict[str, Any], tmp_path: Path) -> N
     assert [text for _, text in prose["messages"](tmp_path / "a.py")] == [" is no folder: make it"]
 
 
-def test_numbers_of_a_text_are_found(figures: dict[str, Any]) -> None:
+def test_numbers_of_a_text_are_found_and_a_changed_table_is_written_again() -> None:
+    figures = runpy.run_path(str(SCRIPTS / "figures.py"))
     text = "# A\nIt is 2.5 times, [-0.3, +1.2], `9.9`, [2501.09425](https://x/2501.09425).\n## B\nNone in 10.\n"
     assert list(figures["numbers"](text)) == [("A", ["+1.2", "-0.3", "2.5"])]
-
-
-def test_a_changed_table_is_written_again(figures: dict[str, Any]) -> None:
     page = (SCRIPTS.parents[1] / "README.md").read_text("utf-8")
     assert figures["written"](page) == page
     assert figures["written"](page.replace("**40.3**", "**41.3**")) == page

@@ -136,8 +136,11 @@ class Scripted:
 
 
 @contextmanager
-def scripted(script: Script) -> Iterator[Scripted]:
-    """Serve on a free port of 127.0.0.1 for the length of the block; other paths than a chat answer 404."""
+def scripted(script: Script, pages: Mapping[str, Any] | None = None, login: str = "") -> Iterator[Scripted]:
+    """Serve on a free port of 127.0.0.1 for the length of the block; other paths than a chat answer 404.
+
+    With `pages`, JSON by path, it answers only these, and with `login` only to clients that send it.
+    """
     bodies: list[Body] = []
     keys: list[str | None] = []
 
@@ -151,10 +154,12 @@ def scripted(script: Script) -> Iterator[Scripted]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             bodies.append(body)
             keys.append(self.headers["authorization"])
-            self._send(script(body, len(bodies)))
+            self._send(script(body, len(bodies))) if pages is None else self.do_GET()
 
         def do_GET(self) -> None:
-            self._send(Answer({"error": "no such path"}, 404))
+            path, known = self.path.partition("?")[0], pages or {}
+            code = 401 if login and self.headers["authorization"] != login else 200 if path in known else 404
+            self._send(Answer(known.get(path, {"error": "no such path"}), code))
 
         def _send(self, answer: Answer) -> None:
             body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()

@@ -21,10 +21,16 @@ from tests.support import own_stores
 REPO = own_stores.REPO
 
 
-def test_all_tests_have_stores_of_their_own() -> None:
+def test_all_tests_have_stores_of_their_own_also_for_a_run_in_the_repository(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     below = str(own_stores.FOLDER)
     for place in (tracking_uri(), PREFECT_HOME.value(), huggingface_hub.constants.HF_HUB_CACHE):
         assert below in str(place)
+    monkeypatch.chdir(REPO)
+    with tracked_run("base", "base", settings, {}, {}) as run:
+        run.log_artifact(REPO / "LICENSE")
+    assert make_client().get_run(run.id).info.artifact_uri.startswith(f"{own_stores.FOLDER.as_uri()}/mlruns/artifacts/")
 
 
 def test_the_servers_of_the_user_are_forgotten() -> None:
@@ -35,13 +41,6 @@ def test_the_servers_of_the_user_are_forgotten() -> None:
         [sys.executable, "-c", code], cwd=REPO, env=os.environ | users, capture_output=True, text=True, check=False
     )
     assert done.stdout == "None\n", done.stderr
-
-
-def test_a_run_in_the_repository_is_not_in_its_store(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(REPO)
-    with tracked_run("base", "base", settings, {}, {}) as run:
-        run.log_artifact(REPO / "LICENSE")
-    assert make_client().get_run(run.id).info.artifact_uri.startswith(f"{own_stores.FOLDER.as_uri()}/mlruns/artifacts/")
 
 
 @pytest.mark.parametrize(

@@ -187,8 +187,7 @@ def table(
 
 @reported
 def encoders(
-    pattern: Annotated[str, typer.Argument(help="Only names or tags with these letters.")] = "",
-    as_json: AsJson = False,
+    pattern: Annotated[str, typer.Argument(help="Only names or tags with these letters.")] = "", as_json: AsJson = False
 ) -> None:
     """List the weights that open_clip publishes, whether they can be a base, and how they read pictures and texts.
 

@@ -8,17 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from components.cli.tables import (
-    AsJson,
-    Device,
-    Yes,
-    confirm,
-    encoder_names,
-    print_json,
-    print_rows,
-    say,
-    shown_size,
-)
+from components.cli.tables import AsJson, Device, Yes, confirm, encoder_names, print_json, print_rows, say, shown_size
 from components.core.system.project import from_root, in_project
 
 if TYPE_CHECKING:
@@ -80,8 +70,7 @@ def build(
     item: _Item = None,
     image: _Image = None,
     kind: Annotated[
-        str,
-        typer.Option(help="exact, lance (LanceDB, approximate), or auto: exact up to a million images."),
+        str, typer.Option(help="exact, lance (LanceDB, approximate), or auto: exact up to a million images.")
     ] = "auto",
     replace: Annotated[bool, typer.Option("--replace", help="Replace an existing index.")] = False,
     device: Device = "auto",

@@ -113,11 +113,7 @@ def rollback(as_json: AsJson = False) -> None:
 def export(
     encoder: Annotated[str, typer.Option(help="A folder, a run, text-encoder@champion, or open_clip's name:tag.")],
     format_: Annotated[
-        str,
-        typer.Option(
-            "--format",
-            help="open_clip, huggingface, sentence_transformers, vllm, onnx, onnx_int8.",
-        ),
+        str, typer.Option("--format", help="open_clip, huggingface, sentence_transformers, vllm, onnx, onnx_int8.")
     ],
     output: Annotated[str, typer.Option(help="A new folder, or s3://bucket/prefix.")],
     device: Device = "auto",

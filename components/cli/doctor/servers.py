@@ -22,16 +22,7 @@ from components.captions.generating.engines import make_engine
 from components.captions.generating.wire import BoundedClient, OversizedError
 from components.captions.prompting.request import PICTURE, Request, Sampling
 from components.captions.prompting.tasks import find_task
-from components.cli.doctor.check import (
-    TIMEOUT_S,
-    CheckFunction,
-    CheckResult,
-    Installation,
-    fail,
-    not_used,
-    ok,
-    warn,
-)
+from components.cli.doctor.check import TIMEOUT_S, CheckFunction, CheckResult, Installation, fail, not_used, ok, warn
 from components.core.settings import Settings
 from components.core.tables.formats import STORE, refuse_newer
 from components.core.tracking import explained, find_experiment, make_client, nothing_tracked, tracking_uri

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -98,17 +98,14 @@ def _resampled(correlation: Correlation, resamples: int, seed: int, pictures: In
     finite(correlation.gold, correlation.predicted)
     generator = np.random.default_rng(seed)
     if pictures is None:
-        return _in_chunks(lambda drawn: _correlations(correlation, drawn), len(correlation.gold), resamples, generator)
+        rows = len(correlation.gold)
+        drawn = (generator.integers(0, rows, size=(size, rows)) for size in chunks(resamples, rows))
+        return np.concatenate([_correlations(correlation, each) for each in drawn])
     order = np.argsort(pictures, kind="stable")
     rows_of = np.split(order, np.flatnonzero(np.diff(pictures[order])) + 1)
     draws = generator.integers(0, len(rows_of), size=(resamples, len(rows_of)))
-    drawn = (np.concatenate([rows_of[picture] for picture in draw]) for draw in draws)
-    return np.array([_correlations(correlation, rows[None])[0] for rows in drawn])
-
-
-def _in_chunks(value: Callable[[Indices], Reals], rows: int, resamples: int, generator: np.random.Generator) -> Reals:
-    """`value` of random row numbers `[draws, rows]`, for all draws `[resamples]`."""
-    return np.concatenate([value(generator.integers(0, rows, size=(size, rows))) for size in chunks(resamples, rows)])
+    resampled = (np.concatenate([rows_of[picture] for picture in draw]) for draw in draws)
+    return np.array([_correlations(correlation, rows[None])[0] for rows in resampled])
 
 
 def chunks(draws: int, rows: int) -> Iterator[int]:

@@ -71,7 +71,9 @@ def score_all(
     report = Report(
         encoder=under_test.name,
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
-        data_hash=_data_hash([folders.test_pairs, *tables]),
+        data_hash=content_hash(
+            *(part for path in (folders.test_pairs, *tables) for part in (path.name, file_hash(path)))
+        ),
         encoder_sha256=under_test.sha256,
         test_queries=_written(tables),
         metrics=results,
@@ -146,10 +148,6 @@ def _protocol(benchmark: ProjectBenchmark, scores: Scores) -> str:
     return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"
 
 
-def _data_hash(files: Sequence[Path]) -> str:
-    return content_hash(*(part for path in files for part in (path.name, file_hash(path))))
-
-
 def _written(tables: Sequence[Path]) -> str:
     """Who wrote the test queries of these tables, if a language model did."""
     folder = next((path.parent for path in tables if (path.parent / SUMMARY).is_file()), None)
@@ -165,9 +163,7 @@ def print_report(report: Report) -> None:
         print(printable(report.test_queries))
 
 
-def main(
-    encoder: Annotated[str, typer.Option(help="Name of a folder in models/, such as base or paraclip.")],
-) -> None:
+def main(encoder: Annotated[str, typer.Option(help="Name of a folder in models/, such as base or paraclip.")]) -> None:
     """Score one encoder on every benchmark of evaluate.benchmarks and print its results.
 
     Example: python -m components.evaluation.scoring.evaluate --encoder base

@@ -217,11 +217,7 @@ def difference_of_shares(first: float, size: int, second: float, other_size: int
 
 
 def paired_interval(
-    first: Reals,
-    second: Reals,
-    strata: Indices | None = None,
-    pictures: Indices | None = None,
-    level: float = LEVEL,
+    first: Reals, second: Reals, strata: Indices | None = None, pictures: Indices | None = None, level: float = LEVEL
 ) -> Interval:
     """The first encoder's mean less the second's, of the same queries; as `paired_estimate`."""
     value = estimate(paired(first, second), strata, pictures).value

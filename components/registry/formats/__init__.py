@@ -69,17 +69,13 @@ def check_export(name: str, format_name: str, output: str) -> None:
     """Raise InputError, before loading, if format or encoder is unknown or `output` is not new or cannot be written."""
     choose(format_names(), format_name, "--format")
     if output.startswith(S3_URL):
-        _check_prefix(output)
+        from components.core.pictures.storage import S3
+
+        if found := S3(attempts=1).etags(f"{output.rstrip('/')}/"):
+            raise InputError(f"--output {output} has {len(found):,} objects, such as {min(found)}: name another prefix")
     else:
         _check_output(Path(output))
     check_name(name)
-
-
-def _check_prefix(url: str) -> None:
-    from components.core.pictures.storage import S3
-
-    if found := S3(attempts=1).etags(f"{url.rstrip('/')}/"):
-        raise InputError(f"--output {url} has {len(found):,} objects, such as {min(found)}: name another prefix")
 
 
 def _check_output(output: Path) -> None:

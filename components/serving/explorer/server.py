@@ -209,17 +209,14 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 def _add_page(app: FastAPI, page: str) -> None:
+    pages = files("components.serving.explorer").joinpath("page")
+
     def shown(file: str, kind: str) -> Callable[[], Response]:
-        return lambda: Response(page_file(file), media_type=kind)
+        return lambda: Response(pages.joinpath(file).read_text("utf-8"), media_type=kind)
 
     app.get("/")(shown(f"{page}.html", "text/html"))
     for file, kind in (("explorer.css", "text/css"), (f"{page}.js", "text/javascript")):
         app.get(f"/{file}")(shown(file, kind))
-
-
-def page_file(name: str) -> str:
-    """One of the page's files."""
-    return files("components.serving.explorer").joinpath("page", name).read_text("utf-8")
 
 
 def _filter(request: Request, explorer: Explorer) -> str | None:

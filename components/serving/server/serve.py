@@ -63,7 +63,9 @@ def serve(
                 watch.start()
                 stack.callback(watch.stop)
                 watches.append(watch)
-        app = make_app(batcher, limits, metrics, tokens, lambda: _problems(watches))
+        app = make_app(
+            batcher, limits, metrics, tokens, lambda: "; ".join(one.problem for one in watches if one.problem)
+        )
         host, port = place.getsockname()[:2]
         names, address = ", ".join(one.id for one in batcher.all), f"[{host}]" if ":" in host else host
         _LOG.info("%s answers on http://%s:%s", names, address, port)
@@ -71,10 +73,6 @@ def serve(
         # uvicorn re-raises the signal that stopped it, which by default ends the process with an error.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         uvicorn.Server(uvicorn_config(app, limits)).run(sockets=[place])
-
-
-def _problems(watches: Sequence[Watch]) -> str:
-    return "; ".join(watch.problem for watch in watches if watch.problem)
 
 
 def uvicorn_config(app: Starlette, limits: ServingLimits) -> uvicorn.Config:

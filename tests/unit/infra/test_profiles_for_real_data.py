@@ -150,13 +150,20 @@ def test_semclips_sweep_is_25_runs_that_differ(load: Load, name: str) -> None:
     assert (len(runs), set(runs)) == (25, wanted)
 
 
-def test_paraclips_table_2_has_its_eight_sums_on_openais_clip(load: Load) -> None:
+def test_paraclips_table_2_has_its_eight_sums_and_table_1d_its_alignment_layers(load: Load) -> None:
     settings = load("paraclip-terms")
     assert (settings.base.model, settings.base.pretrained) == ("ViT-B-32-quickgelu", "openai")
     methods = [find_entry(settings.methods, name).method for name in settings.compare_encoders[1:]]
     found = [" + ".join(method.settings.terms) for method in methods]
     assert found[:4] == ["l1", "l2 + l3", "l1 + l1_prime", "l1 + l1_prime + l1_second"]
     assert found[4:] == ["l1 + l2", "l1_prime + l2", "l1 + l2 + l3", "l1_second + l2 + l3"]
+    settings = load("distilroberta")
+    aligned = [encoder for encoder in settings.compare_encoders if encoder.startswith("lm_align")]
+    hypers = [find_entry(settings.methods, encoder).method.settings for encoder in aligned]
+    assert [hyper.alignment_layers for hyper in hypers] == [6, 2, 4, 8]
+    assert {(hyper.strategy, hyper.language_model) for hyper in hypers} == {
+        ("alignment", "sentence-transformers/all-distilroberta-v1")
+    }
 
 
 @pytest.mark.parametrize("name", ["coco", "pc-clip"])
@@ -167,16 +174,6 @@ def test_both_losses_of_pc_clip_are_means_as_released(load: Load, name: str) -> 
     # Table 4's averages take half of the change that training brought.
     halves = {mix.a: mix.weights for mix in settings.mixes.values()}
     assert halves == ({} if name == "coco" else {"pc_clip": (0.5, 0.0), "caption_ft": (0.5, 0.0)})
-
-
-def test_alignment_layers_are_those_of_table_1d(load: Load) -> None:
-    settings = load("distilroberta")
-    aligned = [encoder for encoder in settings.compare_encoders if encoder.startswith("lm_align")]
-    hypers = [find_entry(settings.methods, encoder).method.settings for encoder in aligned]
-    assert [hyper.alignment_layers for hyper in hypers] == [6, 2, 4, 8]
-    assert {(hyper.strategy, hyper.language_model) for hyper in hypers} == {
-        ("alignment", "sentence-transformers/all-distilroberta-v1")
-    }
 
 
 def test_pc_clip_and_cc_neg_start_from_their_papers_bases(load: Load) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import shutil
@@ -34,6 +33,7 @@ from components.training.new_text_towers import with_language_tower
 from tests.conftest import TINY
 from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.open_clip_folders import FAMILIES, write_folder
+from tests.support.shard_making import encoded
 from tests.support.typed import cliptune
 
 TEXTS = ["a dog", "It's 2 O'clock!", "two   cats\non a sofa", 'naïve crème — n° 42 "quoted"', "long " * 60]
@@ -52,12 +52,6 @@ def _encoder(**changes: Any) -> Encoder:
 
 def _config(**changes: Any) -> dict[str, Any]:
     return TINY | {key: TINY[key] | new if isinstance(new, dict) else new for key, new in changes.items()}
-
-
-def _png(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    image.save(buffer, format="PNG")
-    return buffer.getvalue()
 
 
 CHANGED = {
@@ -80,7 +74,7 @@ def test_features_are_the_same_in_the_library_and_when_read_back(
     exported = find_format(name).read(folder, TEXTS, images)
     np.testing.assert_allclose(exported.texts, encoder.embed_texts(TEXTS), atol=1e-5)
     assert exported.images is not None
-    np.testing.assert_allclose(exported.images, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
+    np.testing.assert_allclose(exported.images, encoder.embed_images([encoded(image) for image in images]), atol=1e-5)
     assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pth", ".pkl")]
     raw_params["base"] |= {"source": "file", "file": str(folder)}
     base(Settings.model_validate(raw_params), tmp_path / "base")
@@ -119,7 +113,7 @@ def test_open_clip_prepares_images_as_timms_tower_wants_them(tmp_path: Path) -> 
     images = _images(160)
     found = find_format("open_clip").read(folder, TEXTS, images).images
     assert found is not None
-    np.testing.assert_allclose(found, encoder.embed_images([_png(image) for image in images]), atol=1e-5)
+    np.testing.assert_allclose(found, encoder.embed_images([encoded(image) for image in images]), atol=1e-5)
     assert json.loads((folder / "open_clip_config.json").read_text())["preprocess_cfg"]["mean"] == [0.5, 0.4, 0.6]
 
 
@@ -134,7 +128,9 @@ def test_the_command_writes_a_folder_with_its_origin(tmp_path: Path) -> None:
     assert (exported / "method.safetensors").is_file()
 
 
-def test_an_export_with_other_vectors_is_not_written(tmp_path: Path) -> None:
+def test_exports_with_other_vectors_or_that_a_library_cannot_represent_are_not_written(
+    tmp_path: Path, tiny_encoder: Any, language_folders: dict[str, Path]
+) -> None:
     form = find_format("open_clip")
 
     def read(*arguments: Any) -> ExportedVectors:
@@ -144,11 +140,6 @@ def test_an_export_with_other_vectors_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="vectors differ by"):
         write_checked(_encoder(), replace(form, read=read), tmp_path / "exported")
     assert not list(tmp_path.iterdir())
-
-
-def test_encoders_that_a_library_cannot_represent_are_refused(
-    tmp_path: Path, tiny_encoder: Any, language_folders: dict[str, Path]
-) -> None:
     language = {"text_cfg": {"language_model": "all-MiniLM-L6-v2", "strategy": "frozen"}}
     refused: list[tuple[str, dict[str, Any], str]] = [
         ("vllm", {}, "vectors of 16 numbers and a text tower 32 wide, which vLLM does not serve"),

@@ -52,16 +52,11 @@ stages:
 """
 
 
-@pytest.fixture
-def promoted(project: Any) -> Any:
-    """The project after its first promotion, from a dirty tree."""
+def test_each_end_leads_to_the_other(project: Any) -> None:
     Path("dvc.lock").write_text(LOCK)
     lock_results()
     project.add("paraclip", 2, 0.5, commit="c0ffee-dirty")
-    return promote(project.settings)
-
-
-def test_each_end_leads_to_the_other(promoted: Any) -> None:
+    promoted = promote(project.settings)
     client = make_client()
     champion = find_alias(client, MODEL, CHAMPION)
     assert champion is not None

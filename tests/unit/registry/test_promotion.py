@@ -73,20 +73,6 @@ def test_first_champion(project: Any) -> None:
         rollback(project.settings)
 
 
-def test_if_no_candidate_passes_the_best_is_refused_and_recorded_but_not_registered(project: Any) -> None:
-    project.add("one", 2, 0.401)
-    project.add("two", 3, 0.9, recall=0.1)
-    settings = _scored(project, "one", "two")
-    decision = promote(settings)
-    assert (decision.encoder, decision.outcome) == ("two", "refused")
-    assert [over.name for over in decision.passed_over] == ["one"]
-    assert _versions() == {}
-    assert records.latest() == decision
-    assert make_client().get_run(decision.run_id).data.tags["promotion"] == "refused"
-    assert promote(settings) == decision
-    assert len(records.history()) == 1
-
-
 def test_better_candidate_follows_and_rollback_returns(project: Any) -> None:
     project.add("paraclip", 2, 0.5)
     promote(project.settings)
@@ -214,10 +200,33 @@ def test_incomplete_evidence_refuses(project: Any) -> None:
     assert _versions() == {}
 
 
-def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) -> None:
-    project.add("collapsed", 2, 0.9, recall=0.1)
-    project.add("good", 3, 0.6)
-    project.add("fair", 4, 0.5)
+def test_the_best_that_passes_wins_and_without_one_the_best_is_refused_and_recorded(project: Any) -> None:
+    """DVC deletes encoders while they are trained again, and results while they are scored again."""
+    for seed, name in enumerate(("one", "two", "three")):
+        project.add(name, seed + 2, 0.7 - seed / 10)
+    shutil.rmtree("models/one")
+    Path("reports/metrics/two.json").unlink()
+    decision = promote(_scored(project, "one", "two", "three"), dry_run=True)
+    assert (decision.encoder, decision.outcome) == ("three", "promoted")
+    trained, scored = decision.passed_over
+    assert (trained.name, scored.name) == ("one", "two")
+    assert "models/one holds no encoder" in trained.reason
+    assert scored.reason == "reports/metrics/two.json is missing: run `dvc --wait-for-lock repro evaluate@two`"
+
+    project.add("one", 2, 0.401)
+    project.add("collapsed", 3, 0.9, recall=0.1)
+    settings = _scored(project, "one", "collapsed")
+    decision = promote(settings)
+    assert (decision.encoder, decision.outcome) == ("collapsed", "refused")
+    assert [over.name for over in decision.passed_over] == ["one"]
+    assert _versions() == {}
+    assert records.latest() == decision
+    assert make_client().get_run(decision.run_id).data.tags["promotion"] == "refused"
+    assert promote(settings) == decision
+    assert len(records.history()) == 1
+
+    project.add("good", 4, 0.6)
+    project.add("fair", 5, 0.5)
     settings = _scored(project, "fair", "collapsed", "good")
     assert promote(settings, dry_run=True).encoder == "good"
     decision = promote(settings)
@@ -231,21 +240,7 @@ def test_the_best_that_passes_wins_though_a_collapsed_one_leads(project: Any) ->
     assert "- **fair**: paraphrased_retrieval" in decision.markdown()
     again = promote(settings)
     assert (again.encoder, again.outcome) == ("good", "already champion")
-    assert len(records.history()) == 1
-
-
-def test_encoders_that_are_trained_or_scored_again_are_passed_over(project: Any) -> None:
-    """DVC deletes encoders while they are trained again, and results while they are scored again."""
-    for seed, name in enumerate(("one", "two", "three")):
-        project.add(name, seed + 2, 0.7 - seed / 10)
-    shutil.rmtree("models/one")
-    Path("reports/metrics/two.json").unlink()
-    decision = promote(_scored(project, "one", "two", "three"), dry_run=True)
-    assert (decision.encoder, decision.outcome) == ("three", "promoted")
-    trained, scored = decision.passed_over
-    assert (trained.name, scored.name) == ("one", "two")
-    assert "models/one holds no encoder" in trained.reason
-    assert scored.reason == "reports/metrics/two.json is missing: run `dvc --wait-for-lock repro evaluate@two`"
+    assert len(records.history()) == 2
 
 
 def test_looks_at_a_test_set_are_counted_with_the_model_and_spent(project: Any) -> None:

@@ -28,10 +28,7 @@ FLAT = Numbers(
         ({"lost": {"a": 0.01, "b": 0.03}}, "forgetting: b fell by 0.0300 more than its guard allows: halve `lr`"),
         ({"accepted": 300, "rows": 400, "reason": "echo"}, "accepted rows: 300 of 400, most often for echo: raise"),
         ({"accepted": 2000, "rows": 9000}, "too few accepted rows: 2,000 of 9,000: raise synthesize.max_captions"),
-        (
-            {"gain": 0.01, "wanted": 4000},
-            r"gain of \+0.0100 may be chance; if it is .* about 4,000 test queries",
-        ),
+        ({"gain": 0.01, "wanted": 4000}, r"gain of \+0.0100 may be chance; if it is .* about 4,000 test queries"),
         ({"unshown": {"a": 3000, "b": 9000}}, "the test set is too small for the guard b: about 9,000 queries"),
         ({"similarity": 0.97}, r"too similar to the originals \(mean cosine 0.97\): raise their `temperature`"),
         ({"similarity": None}, "none of the usual causes"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from components.core.compute.metrics import Features, Indices, gold_ranks, hit_at_k, top_k
+from components.core.compute.metrics import Indices, gold_ranks, hit_at_k, top_k
 from components.core.tables.records import LABELS
 from components.data.world.difference_text import object_difference
 from components.evaluation.benchmarks.project import on_test_split
@@ -54,7 +54,9 @@ def score_comparative(context: ProjectContext) -> Scores:
     """
     gold, classes, truth = _labelled(context)
     images, prompts = context.image_features[gold], context.texts([PROMPT.format(label=label) for label in classes])
-    nearest = _most_similar(prompts)
+    # Of equal prompts the first; the class itself may be the best or the second of its own.
+    best = top_k(prompts, prompts, 2)
+    nearest = np.where(best[:, 0] == np.arange(len(prompts)), best[:, 1], best[:, 0])
     texts = context.texts(
         [object_difference(classes[other], name) for name, other in zip(classes, nearest, strict=True)]
     )
@@ -69,12 +71,6 @@ def _labelled(context: ProjectContext) -> tuple[Indices, list[str], Indices]:
     labels = table["label"].to_pylist()
     classes = sorted(set(labels))
     return gold, classes, np.array([classes.index(label) for label in labels], dtype=np.int64)
-
-
-def _most_similar(prompts: Features) -> Indices:
-    """The other class with the most similar prompt `[classes, dim]`, the first of equal ones `[classes]`."""
-    best = top_k(prompts, prompts, 2)
-    return np.where(best[:, 0] == np.arange(len(prompts)), best[:, 1], best[:, 0])
 
 
 TABLE_BENCHMARKS = (

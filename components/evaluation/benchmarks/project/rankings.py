@@ -147,10 +147,7 @@ def _with_error(text: str, rng: random.Random) -> str:
 
 
 _FIRST = "the earlier image of the test split first"
-_AGREEMENT = (
-    *metrics(f"{_FIRST}, in both lists", "ao_at_k", "js_at_k"),
-    *metrics(_FIRST, "paraphrase_recall_at_k"),
-)
+_AGREEMENT = (*metrics(f"{_FIRST}, in both lists", "ao_at_k", "js_at_k"), *metrics(_FIRST, "paraphrase_recall_at_k"))
 TABLE_BENCHMARKS = (
     on_test_split(
         name="paraphrased_retrieval",

@@ -253,10 +253,7 @@ _PAIRS_FILE = RequiredFile(
 
 
 def _declared(
-    name: str,
-    folder: str,
-    needs: tuple[RequiredFile, ...],
-    score: Callable[[PublishedContext], Scores],
+    name: str, folder: str, needs: tuple[RequiredFile, ...], score: Callable[[PublishedContext], Scores]
 ) -> Benchmark[PublishedContext]:
     return Benchmark(
         name=name,

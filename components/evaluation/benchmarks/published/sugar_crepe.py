@@ -115,10 +115,7 @@ _OWN = partial(
     folder=reader.PP_FOLDER,
 )
 _OF_SEMCLIP = partial(
-    Benchmark[PublishedContext],
-    citation="SemCLIP (arXiv 2511.16527)",
-    folder=reader.PP_FOLDER,
-    metrics=SEMCLIP_METRICS,
+    Benchmark[PublishedContext], citation="SemCLIP (arXiv 2511.16527)", folder=reader.PP_FOLDER, metrics=SEMCLIP_METRICS
 )
 
 BENCHMARKS = (
@@ -132,13 +129,7 @@ BENCHMARKS = (
         metrics=metrics(_TIE, "accuracy"),
         score=score,
     ),
-    _OWN(
-        name=reader.TEXT,
-        needs=reader.PP_FILES,
-        metrics=metrics(_TIE, "tot"),
-        score=score_text,
-        text_only=True,
-    ),
+    _OWN(name=reader.TEXT, needs=reader.PP_FILES, metrics=metrics(_TIE, "tot"), score=score_text, text_only=True),
     _OWN(
         name=PP,
         needs=(*reader.PP_FILES, reader.IMAGES),

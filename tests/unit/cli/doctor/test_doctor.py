@@ -9,7 +9,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -53,32 +52,8 @@ def _changed(raw: dict[str, Any], **synthesize: Any) -> Settings:
 @contextmanager
 def _server(answers: dict[str, Any], auth: str = "") -> Iterator[str]:
     """A server of JSON answers by path; with `auth`, only to those who send it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            path = self.path.partition("?")[0]
-            status = 200 if path in answers else 404
-            status = 401 if auth and self.headers.get("Authorization") != auth else status
-            body = json.dumps(answers.get(path)).encode()
-            self.send_response_only(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with scripted_llm.scripted(scripted_llm.unpaid, answers, auth) as server:
+        yield server.url.removesuffix("/v1")
 
 
 def test_a_check_that_hangs_or_breaks_is_one_line_among_others(settings: Settings) -> None:
@@ -133,7 +108,9 @@ def test_a_deleted_experiment_fails_the_check_of_tracking(settings: Settings, tr
     assert f"`mlflow experiments restore --experiment-id {number}`" in result.fix
 
 
-def test_tracking_store_and_server(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracking_store_and_server_and_no_password_of_a_database_is_shown(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, raw_params: dict[str, Any]
+) -> None:
     assert "will be made" in _check("tracking", settings).detail
     Path("broken.db").write_bytes(b"no database " * 100)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///broken.db")
@@ -147,11 +124,6 @@ def test_tracking_store_and_server(settings: Settings, monkeypatch: pytest.Monke
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "me")
         monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "pass")
         assert _check("tracking", settings) == ok(f"{url} answers")
-
-
-def test_passwords_of_databases_are_not_shown(
-    settings: Settings, raw_params: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
     url = f"postgresql://me:{SECRET}@127.0.0.1:9/x"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
     stored = _changed(raw_params, store=url)
@@ -304,14 +276,11 @@ def test_gpus(
     assert (result.status, text in result.detail + result.fix) == (status, True), result
 
 
-def test_broken_settings_fail_once(tmp_path: Path) -> None:
+def test_broken_settings_fail_once_and_the_exit_code_is_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "params.yaml").write_text("dataset: {nam: x}")
     lines = {line.check: line.status for line in examine(read_installation(tmp_path), CHECKS, 120)}
     assert lines["params.yaml"] == "fail"
     assert lines["registry"] == lines["generation store"] == lines["LLM endpoint"] == "not used"
-
-
-def test_the_exit_code_is_1_if_a_check_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     for result, code in ((ok("fine"), 0), (fail("broken", "fix [it]"), 1)):
         monkeypatch.setattr("components.cli.doctor.check.examine", lambda *_, result=result: [result])
         as_json, table = (CliRunner().invoke(app, ["doctor", *options]) for options in (["--json"], []))

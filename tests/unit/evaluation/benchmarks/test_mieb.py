@@ -55,18 +55,13 @@ def colours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("colours")
-def test_three_of_four_pictures_are_named_right(tmp_path: Path) -> None:
+def test_three_of_four_pictures_are_named_right_and_results_stand_in_the_tables(
+    tmp_path: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     benchmark = mieb_benchmark("Colours")
     found = benchmark.score(toy_context(tmp_path, TABLE)).scalars
     assert found["mieb:Colours/accuracy"] == found["mieb:Colours/test/accuracy"] == 0.75
     assert [benchmark.metric(f"mieb:x/{name}").higher_is_better for name in ("ndcg_at_10", "rmse")] == [True, False]
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("colours")
-def test_results_are_kept_and_stand_in_the_tables(
-    tmp_path: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.chdir(tmp_path)
     tiny_encoder.save(Path("models/mine"))
 

@@ -27,8 +27,7 @@ def _comparison(values: Mapping[str, Sequence[float]] = VALUES, names: Sequence[
 
     rows = {metric: dict(zip(names, found, strict=True)) for metric, found in values.items()}
     return Comparison(
-        tuple(names),
-        {metric: {name: cell(name, value) for name, value in row.items()} for metric, row in rows.items()},
+        tuple(names), {metric: {name: cell(name, value) for name, value in row.items()} for metric, row in rows.items()}
     )
 
 

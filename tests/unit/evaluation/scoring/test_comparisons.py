@@ -56,7 +56,7 @@ def test_p_is_uniform_without_a_difference_and_never_zero() -> None:
     assert sign_flip_p(first + 1, first, 99, seed=0) == pytest.approx(0.01)
 
 
-def test_signs_of_a_picture_are_flipped_together() -> None:
+def test_signs_of_a_picture_are_flipped_together_so_that_p_is_below_a_level_as_often_as_the_level() -> None:
     generator = np.random.default_rng(4)
     first, second = generator.random((2, 33))
     pictures = np.array([7, 3, 5, 1, 0, 2, 4, 6, 8, 9, 10]).repeat(3)
@@ -64,9 +64,6 @@ def test_signs_of_a_picture_are_flipped_together() -> None:
     assert sign_flip_p(first + 0.05, second, 20_000, 0, pictures=pictures) == pytest.approx(expected, abs=0.015)
     with pytest.raises(ValueError, match="two pictures"):
         sign_flip_p(first, second, 10, 0, pictures=np.zeros((33, 2), int))
-
-
-def test_p_of_several_captions_of_a_picture_is_below_a_level_as_often_as_the_level() -> None:
     generator, pictures = np.random.default_rng(0), np.arange(40).repeat(5)
     found = []
     for seed in range(300):

@@ -15,11 +15,7 @@ from components.core.compute.metrics import Reals
 from components.evaluation.scoring import correlations
 from components.evaluation.scoring.benchmark import Correlation
 from components.evaluation.scoring.comparisons import sign_flip_p
-from components.evaluation.scoring.correlations import (
-    correlation_difference,
-    correlation_interval,
-    correlation_value,
-)
+from components.evaluation.scoring.correlations import correlation_difference, correlation_interval, correlation_value
 from components.evaluation.scoring.intervals import Interval
 
 

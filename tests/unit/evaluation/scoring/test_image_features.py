@@ -70,7 +70,9 @@ def pictures(folder: Path, *colours: tuple[int, int, int]) -> list[Any]:
     return [picture_file(path) for path in paths]
 
 
-def test_only_the_box_is_embedded(tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest) -> None:
+def test_only_the_box_is_embedded_and_bad_pictures_are_named(
+    tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest
+) -> None:
     image = Image.new("RGB", (20, 10), RED)
     image.paste(BLUE, (10, 0, 20, 10))
     image.save(tmp_path / "a.png")
@@ -78,6 +80,15 @@ def test_only_the_box_is_embedded(tmp_path: Path, cache: ImageFeatures, under_te
     whole, left, right = cache.of(under_test, boxes)
     assert (left.tolist(), right.tolist()) == ([1, 0, 0], [0, 0, 1])
     assert min(whole[0], whole[2]) > 0.5
+    colour_image(tmp_path / "a.png", RED)
+    whole = (tmp_path / "a.png").read_bytes()
+    for name, content in {"half": whole[:40], "no image": b"GIF89a", "nothing": b""}.items():
+        with pytest.raises(InputError, match=f"image {name} cannot be decoded"):
+            cache.of(under_test, [picture_bytes("good", whole), picture_bytes(name, content)])
+    with pytest.raises(InputError, match=r"b\.png is missing"):
+        picture_file(tmp_path / "b.png")
+    with pytest.raises(InputError, match="'text' has no image tower"):
+        cache.of(EncoderUnderTest("text", ToyEncoder({}), "x"), [picture_bytes("good", whole)])
 
 
 def test_pictures_are_embedded_once_per_tower_and_content(
@@ -116,18 +127,6 @@ def test_damaged_features_are_computed_again_and_a_damaged_file_is_named(
     path.write_bytes(b"not a database" * 100)
     with pytest.raises(InputError, match=rf"{path.name} cannot be used .*: delete the file"):
         cache.of(under_test, images)
-
-
-def test_bad_pictures_are_named(tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest) -> None:
-    colour_image(tmp_path / "a.png", RED)
-    whole = (tmp_path / "a.png").read_bytes()
-    for name, content in {"half": whole[:40], "no image": b"GIF89a", "nothing": b""}.items():
-        with pytest.raises(InputError, match=f"image {name} cannot be decoded"):
-            cache.of(under_test, [picture_bytes("good", whole), picture_bytes(name, content)])
-    with pytest.raises(InputError, match=r"b\.png is missing"):
-        picture_file(tmp_path / "b.png")
-    with pytest.raises(InputError, match="'text' has no image tower"):
-        cache.of(EncoderUnderTest("text", ToyEncoder({}), "x"), [picture_bytes("good", whole)])
 
 
 def test_squashed_pictures_are_those_of_torchvisions_transforms(

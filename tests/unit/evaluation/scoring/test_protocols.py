@@ -21,40 +21,11 @@ from research.experiments import embedding_geometry
 X, Y, Z = np.eye(3, dtype=np.float32)
 
 
-def test_margin_is_the_cosine_with_the_difference_and_zero_where_the_images_are_one() -> None:
+def test_margins_and_uniformity_by_hand() -> None:
     found = margins(np.stack([X, Y, X, X]), np.stack([Y, X, Y, X]), np.stack([X, X, Z, X]))
     assert found == pytest.approx([2**-0.5, -(2**-0.5), 0, 0])
     assert classified(found, "right").tolist() == [1, 0, 1, 1]
     assert classified(found, "wrong").tolist() == [1, 0, 0, 0]
-
-
-def test_the_draw_is_the_one_of_a_seeded_permutation() -> None:
-    torch.manual_seed(3)
-    assert drawn(200, 100, 3).tolist() == torch.randperm(200)[:100].tolist()
-    assert sorted(drawn(7, 100, 0)) == list(range(7))
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 5))
-def test_every_unlike_pair_of_the_drawn_comes_once(labels: list[int], seed: int) -> None:
-    groups = np.array(labels)
-    chosen = drawn(len(groups), 10, seed)
-    found = [tuple(pair) for pair in unlike_pairs(chosen, groups).tolist()]
-    order = chosen.tolist()
-    wanted = {(a, b) for place, a in enumerate(order) for b in order[place + 1 :] if groups[a] != groups[b]}
-    assert len(found) == len(set(found))
-    assert set(found) == wanted
-
-
-def test_pooled_runs_keep_their_seed_and_the_error_of_their_means() -> None:
-    pictures = [np.arange(8).reshape(4, 2), np.array([[0, 1], [0, 2]])]
-    found = pooled("x", [np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0])], pictures)
-    assert found.values["x/accuracy"].tolist() == [1, 1, 1, 1, 0, 1]
-    assert found.strata["x/accuracy"].tolist() == [0, 0, 0, 0, 1, 1]
-    assert found.pictures["x/accuracy"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [0, 1], [0, 2]]
-    assert found.scalars["x/standard_error"] == pytest.approx(0.25 / 2**0.5)
-
-
-def test_uniformity_by_hand_and_over_several_blocks() -> None:
     assert embedding_geometry.uniformity(np.stack([X, X, X])) == pytest.approx(0)
     # One pair at squared distance 4, two at 2.
     wanted = math.log((math.exp(-8) + 2 * math.exp(-4)) / 3)
@@ -66,6 +37,29 @@ def test_uniformity_by_hand_and_over_several_blocks() -> None:
     assert embedding_geometry.uniformity(features) == pytest.approx(math.log(mean))
     with pytest.raises(ValueError, match="at least two features"):
         embedding_geometry.uniformity(X[None])
+
+
+def test_draws_are_seeded_permutations_and_pooled_runs_keep_their_seed_and_error() -> None:
+    torch.manual_seed(3)
+    assert drawn(200, 100, 3).tolist() == torch.randperm(200)[:100].tolist()
+    assert sorted(drawn(7, 100, 0)) == list(range(7))
+    pictures = [np.arange(8).reshape(4, 2), np.array([[0, 1], [0, 2]])]
+    found = pooled("x", [np.array([1.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0])], pictures)
+    assert found.values["x/accuracy"].tolist() == [1, 1, 1, 1, 0, 1]
+    assert found.strata["x/accuracy"].tolist() == [0, 0, 0, 0, 1, 1]
+    assert found.pictures["x/accuracy"].tolist() == [[0, 1], [2, 3], [4, 5], [6, 7], [0, 1], [0, 2]]
+    assert found.scalars["x/standard_error"] == pytest.approx(0.25 / 2**0.5)
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(0, 5))
+def test_every_unlike_pair_of_the_drawn_comes_once(labels: list[int], seed: int) -> None:
+    groups = np.array(labels)
+    chosen = drawn(len(groups), 10, seed)
+    found = [tuple(pair) for pair in unlike_pairs(chosen, groups).tolist()]
+    order = chosen.tolist()
+    wanted = {(a, b) for place, a in enumerate(order) for b in order[place + 1 :] if groups[a] != groups[b]}
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
 
 
 def reals(rows: Any) -> Any:

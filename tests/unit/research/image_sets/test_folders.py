@@ -35,7 +35,7 @@ def facts_of(name: str, classes: int) -> ImageSetFacts:
     return image_sets()[name].model_copy(update={"classes": classes, "class_folders": None})
 
 
-def test_classes_are_named_after_their_sorted_folders(tmp_path: Path) -> None:
+def test_classes_are_named_after_sorted_folders_or_by_a_file_for_codes(tmp_path: Path) -> None:
     write(tmp_path / "test", ["sea_lion", "ant", ".git", "__MACOSX"])
     colour_image(tmp_path / "test" / "ant" / "b.png", (0, 0, 0))
     (tmp_path / "test" / "ant" / "notes.txt").write_text("no image")
@@ -43,9 +43,6 @@ def test_classes_are_named_after_their_sorted_folders(tmp_path: Path) -> None:
     found = read(tmp_path, facts_of("rendered_sst2", 2))
     assert found.labels.tolist() == [0, 0, 1]
     assert found.class_names == ["ant", "sea lion"]
-
-
-def test_folders_named_by_codes_need_a_file_of_class_names(tmp_path: Path) -> None:
     write(tmp_path / "country211" / "test", ["AD", "AE"])
     refused(tmp_path, r"classnames.txt is missing: put there the 2 class names", facts_of("country211", 2))
     (tmp_path / "classnames.txt").write_text("Andorra\nUnited Arab Emirates\n")

@@ -182,13 +182,10 @@ def test_pictures_labels_and_class_names(
     assert not torchvision or ", ".join(found.torchvision_names or ()) == torchvision
 
 
-def test_cifar_stores_rows_and_stl10_columns(tmp_path: Path) -> None:
+def test_cifar_stores_rows_stl10_columns_and_mnist_may_be_where_torchvision_has_it(tmp_path: Path) -> None:
     for name, number, place in (("cifar10", 1, (1, 0)), ("stl10", 0, (0, 1))):
         write_files(tmp_path, SETS[name])
         assert pixel(read(tmp_path, name).pictures[number], place) == RED, name
-
-
-def test_mnist_may_be_below_the_folder_that_torchvision_makes(tmp_path: Path) -> None:
     write_files(tmp_path / "MNIST" / "raw", SETS["mnist"])
     assert read(tmp_path, "mnist").labels.tolist() == [7, 2]
 

@@ -49,7 +49,7 @@ def test_the_help_names_the_command_and_the_defaults(
     assert all(f"({default})" in shown for default, _ in options.values())
 
 
-def test_speed_ups_are_medians_over_rounds_without_first_steps() -> None:
+def test_speed_ups_are_medians_of_right_answers_without_first_steps() -> None:
     peer = TrainedSide([3.0, 2.0, 1.5], [9.0, 4.0, 6.0], [10.0, 18.0, 30.0])
     ours = TrainedSide([3.0, 2.25, 1.5], [5.0, 0.5, 0.5], [1.0, 2.0, 3.0])
     found = training.compare([(peer, ours)], batch=8, embedding=0.25)
@@ -61,9 +61,6 @@ def test_speed_ups_are_medians_over_rounds_without_first_steps() -> None:
     assert found["speedup_with_embedding_by_epochs"]["10"] == 50 / 7
     slow = TrainedSide(ours.losses, [9.0, 2.0, 2.0], ours.processor)
     assert training.compare([(peer, ours), (peer, slow), (peer, slow)], 8, 0.25)["speedup"] == 2.5
-
-
-def test_only_right_answers_count() -> None:
     body = json.dumps({"predictions": [[0.6, 0.8]]}).encode()
     answers = [Answer("a", 200, 4.0, body), Answer("a", 200, 6.0, body), Answer("a", 500, 1.0, b"")]
     mlflow, ours = Outcome(2.0, 1, answers), Outcome(0.5, 0, answers)

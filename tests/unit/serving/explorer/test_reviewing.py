@@ -13,6 +13,7 @@ from components.core.system.errors import InputError
 from components.core.tables.records import PAIRS
 from components.registry.reviews import read_reviewed
 from components.serving.explorer.reviewing import Reviewing, review_app
+from tests.support.shard_making import picture
 from tests.support.written_queries import write_test_set
 
 STORE = "sqlite:///store.db"
@@ -23,10 +24,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four pictures, of which one is an embedding only, with three queries each."""
     monkeypatch.chdir(tmp_path)
     write_test_set(Path("data/test_set"), [(f"image {number}", f"caption {number}") for number in range(4)])
-    encoded = io.BytesIO()
-    Image.new("RGB", (40, 20), (200, 0, 0)).save(encoded, "PNG")
     ids = [f"image {number}" for number in range(4)]
-    columns = {"id": ids, "image_id": ids, "caption": ids, "image": [encoded.getvalue()] * 3 + [None]}
+    columns = {"id": ids, "image_id": ids, "caption": ids, "image": [picture(0, size=(40, 20))] * 3 + [None]}
     Path("data/pairs").mkdir()
     PAIRS.write(Path("data/pairs/test.parquet"), columns)
 

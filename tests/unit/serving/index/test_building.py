@@ -174,15 +174,6 @@ def test_a_killed_append_leaves_the_index(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["index", "more", "vectors"]
 
 
-def test_another_tower_or_width_is_not_added(tmp_path: Path) -> None:
-    folder = tmp_path / "index"
-    build(folder, of(("1", "a")))
-    with pytest.raises(InputError, match=r"with image tower aaaaaaaaaaaa \(of 'toy'\), new images with bbbbbbbbb"):
-        append(folder, replace(of(("2", "b")), image_tower_sha256=OTHER_TOWER))
-    with pytest.raises(InputError, match="has vectors of 8 numbers, --from has 9: correct --from"):
-        check_source(folder, read_facts(folder), replace(of(("2", "b")), dim=9))
-
-
 def test_one_process_at_a_time_changes_it(tmp_path: Path) -> None:
     folder, others = tmp_path / "index", [partial(build, replace=True)]
 
@@ -199,9 +190,13 @@ def test_one_process_at_a_time_changes_it(tmp_path: Path) -> None:
     assert build(folder, source, replace=True).rows == 1
 
 
-def test_only_an_index_is_replaced_and_only_when_asked(tmp_path: Path) -> None:
+def test_only_an_index_is_replaced_when_asked_and_another_tower_or_width_not_added(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build(folder, of(("1", "a")))
+    with pytest.raises(InputError, match=r"with image tower aaaaaaaaaaaa \(of 'toy'\), new images with bbbbbbbbb"):
+        append(folder, replace(of(("2", "b")), image_tower_sha256=OTHER_TOWER))
+    with pytest.raises(InputError, match="has vectors of 8 numbers, --from has 9: correct --from"):
+        check_source(folder, read_facts(folder), replace(of(("2", "b")), dim=9))
     with pytest.raises(InputError, match="holds an index: use `cliptune index append`, or give --replace"):
         build(folder, of(("2", "b")))
     build(folder, of(("2", "b")), "lance", replace=True)

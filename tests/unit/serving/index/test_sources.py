@@ -214,7 +214,7 @@ def test_embeddings_of_the_project_are_a_source(
         opened(data, toy("x", OTHER_TOWER), "project")
 
 
-def test_precomputed_vectors_with_their_metadata(tmp_path: Path) -> None:
+def test_vectors_with_their_metadata_bare_ones_and_columns_of_them(tmp_path: Path) -> None:
     folder, width = tmp_path / "vectors", pa.array(range(4), pa.int32())
     write_vectors(folder, 9, drawn(4).astype(np.float16), url=["a", "b", "c", "d"], width=width, size=["s"] * 4)
     write_vectors(folder, 10, drawn(4, 1).astype(np.float16), url=["e"] * 4, width=width, size=["s"] * 4)
@@ -225,9 +225,6 @@ def test_precomputed_vectors_with_their_metadata(tmp_path: Path) -> None:
     assert (row["caption"], row["name"], row["url"], row["width"], row["size_"]) == ("caption 10 0", "e", "e", 0, "s")
     whole = np.concatenate([drawn(4), drawn(4, 1)]).astype(np.float16).astype(np.float32)
     assert np.allclose(index.vector(range(8)), unit(whole), atol=1e-6)
-
-
-def test_bare_vectors_and_columns_of_them(tmp_path: Path) -> None:
     for name in ("bare", "columns"):
         (tmp_path / name).mkdir()
     np.save(tmp_path / "bare" / "mine.npy", drawn(3))

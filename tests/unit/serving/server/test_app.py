@@ -48,7 +48,7 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-def test_embeddings_and_models(client: TestClient) -> None:
+def test_embeddings_and_models_are_for_no_other_site_without_a_token(client: TestClient) -> None:
     answer = client.post("/v1/embeddings", json={"input": ["a dog", "a cat"], "model": "text-encoder"})
     assert answer.status_code == 200
     assert answer.headers["x-cliptune-model"] == answer.json()["model"] == "text-encoder/1"
@@ -61,6 +61,12 @@ def test_embeddings_and_models(client: TestClient) -> None:
     assert [model["id"] for model in models["data"]] == ["text-encoder", "text-encoder/1", "text-encoder@champion"]
     for model in models["data"]:
         assert client.get(f"/v1/models/{model['id']}").json() == model
+    own = {"authorization": f"Bearer {TOKEN}"}
+    with client_of(tokens=[TOKEN]) as guarded:
+        for headers, status in FOREIGN:
+            found = client.get("/v1/models", headers=headers), client.post("/v1/embeddings", json=BODY, headers=headers)
+            assert [answer.status_code for answer in found] == [status] * 2, headers
+            assert guarded.post("/v1/embeddings", json=BODY, headers=headers | own).status_code == 200
 
 
 @pytest.mark.parametrize("name", ["модель", "模型", "ü", "a b%", "a\tb"])
@@ -73,7 +79,7 @@ def test_an_encoder_may_have_any_name(name: str) -> None:
         assert client.get("/metrics").status_code == 200
 
 
-def test_health(client: TestClient) -> None:
+def test_health_and_unknown_paths_and_methods(client: TestClient) -> None:
     healthy = {"live": True, "ready": True, "model": "text-encoder/1", "precision": "fp32"}
     healthy |= {"image_tower_sha256": "tower", "others": [], "problem": None}
     for path in ("/health", "/health/live", "/health/ready"):
@@ -85,9 +91,6 @@ def test_health(client: TestClient) -> None:
     # Without its lifespan nothing starts the worker.
     answer = client_of().get("/health/live")
     assert (answer.status_code, answer.json()["live"]) == (503, False)
-
-
-def test_unknown_paths_and_methods(client: TestClient) -> None:
     error = {"message": "There is nothing here.", "type": "invalid_request_error", "param": None, "code": "not_found"}
     for path in ("/", "/v1/embeddings/", "/docs", "/openapi.json", "/v1/../../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd",
                  "/v1/models/..%2f..%2fparams.yaml", "//etc/passwd", "/v1/embeddings%00", "/\u202e<b>"):  # fmt: skip
@@ -175,15 +178,6 @@ FOREIGN = [
     ({"sec-fetch-site": "cross-site"}, 403),
     ({"sec-fetch-site": "same-site"}, 403),
 ]
-
-
-def test_without_a_token_no_other_site_is_answered(client: TestClient) -> None:
-    own = {"authorization": f"Bearer {TOKEN}"}
-    with client_of(tokens=[TOKEN]) as guarded:
-        for headers, status in FOREIGN:
-            found = client.get("/v1/models", headers=headers), client.post("/v1/embeddings", json=BODY, headers=headers)
-            assert [answer.status_code for answer in found] == [status] * 2, headers
-            assert guarded.post("/v1/embeddings", json=BODY, headers=headers | own).status_code == 200
 
 
 HUNDRED_MB = 100_000_000

@@ -43,7 +43,7 @@ def _answer(found: Served, texts: str | list[str]) -> EncodeResponse:
     return answer
 
 
-def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
+def test_vectors_and_tokens_also_of_texts_that_exclude(folder: Path, tiny_encoder: Encoder) -> None:
     found = Loading().load(str(folder))
     requests = [EmbeddingRequest(input=TEXTS[:2]), EmbeddingRequest(input=TEXTS[2:])]
     answers = found.embed(requests, found.tokens(requests[0]))
@@ -54,6 +54,13 @@ def test_vectors_and_tokens(folder: Path, tiny_encoder: Encoder) -> None:
     assert _answer(found, TEXTS[-1]).tokens == 24
     assert (found.id, found.names, found.dim) == ("mine", {"mine"}, 16)
     assert found.image_tower_sha256 == tiny_encoder.image_tower_hash()
+    plain, chosen = Loading().load(str(folder)), Loading(cache=8, excludes=True).load(str(folder))
+    for texts in (["a dog", "a dog -cat"], ["a dog -cat"], ["a cat without a dog"]):
+        found = _answer(chosen, texts)
+        np.testing.assert_allclose(found.vectors, embed_queries(tiny_encoder.embed_texts, texts), atol=1e-5)
+        np.testing.assert_allclose(_answer(plain, texts).vectors, tiny_encoder.embed_texts(texts), atol=1e-5)
+    # Start, words and end of both parts.
+    assert _answer(chosen, "a dog -cat").tokens == 4 + 3
 
 
 @pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.999), ("int8", 0.99)])
@@ -85,16 +92,6 @@ def test_the_cache_is_bounded_and_words_are_not_kept_without_end(folder: Path, m
         _answer(found, " ".join(f"word{chr(97 + number)}{chr(97 + word)}" for word in range(10)))
         assert len(tokens._byte_pairs(24).cache) <= 50
     np.testing.assert_array_equal(_answer(found, "a dog").vectors[0], before)
-
-
-def test_texts_that_exclude_do_so_only_where_it_was_chosen(folder: Path, tiny_encoder: Encoder) -> None:
-    plain, chosen = Loading().load(str(folder)), Loading(cache=8, excludes=True).load(str(folder))
-    for texts in (["a dog", "a dog -cat"], ["a dog -cat"], ["a cat without a dog"]):
-        found = _answer(chosen, texts)
-        np.testing.assert_allclose(found.vectors, embed_queries(tiny_encoder.embed_texts, texts), atol=1e-5)
-        np.testing.assert_allclose(_answer(plain, texts).vectors, tiny_encoder.embed_texts(texts), atol=1e-5)
-    # Start, words and end of both parts.
-    assert _answer(chosen, "a dog -cat").tokens == 4 + 3
 
 
 def test_encoders_that_cannot_be_served(folder: Path, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,7 +143,7 @@ def registry() -> Registry:
     return Registry()
 
 
-def test_a_new_version_and_back(registry: Registry) -> None:
+def test_a_new_version_and_back_also_by_the_thread(registry: Registry) -> None:
     watch = registry.watch()
     watch.look()
     assert (registry.loaded, watch.problem) == ([], "")
@@ -157,6 +154,11 @@ def test_a_new_version_and_back(registry: Registry) -> None:
     info = {"model": "text-encoder/10", "sha256": "sha10", "image_tower_sha256": "tower"}
     assert registry.metric("cliptune_model_info", **info) == 1
     assert registry.metric("cliptune_model_info", **info | {"model": "text-encoder/2", "sha256": "sha2"}) is None
+    watch = registry.watch(every=0.01)
+    watch.start()
+    registry.version = "2"
+    wait_until(lambda: registry.batcher.served.id == "text-encoder/2")
+    watch.stop()
 
 
 def test_the_alias_of_a_challenger_is_watched_by_itself(registry: Registry) -> None:
@@ -226,14 +228,6 @@ def test_another_image_tower_is_refused_once(registry: Registry, caplog: pytest.
     registry.version = "2"
     registry.watch(any_tower=True).look()
     assert registry.batcher.served.id == "text-encoder/2"
-
-
-def test_the_thread_looks_by_itself(registry: Registry) -> None:
-    watch = registry.watch(every=0.01)
-    watch.start()
-    registry.version = "2"
-    wait_until(lambda: registry.batcher.served.id == "text-encoder/2")
-    watch.stop()
 
 
 def test_a_real_registry(tmp_path: Path, track_in: Callable[[Path], None], tiny_encoder: Encoder) -> None:

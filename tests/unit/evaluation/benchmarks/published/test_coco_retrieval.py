@@ -150,19 +150,14 @@ SMALL = PublishedMatches(
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def test_eccv_caption_and_cxc_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four captions of three images, and a caption that is not of the test split."""
     monkeypatch.setattr(reader, "published_matches", lambda: SMALL)
     rows = [{"id": number, "image_id": ABOUT[number], "caption": text} for number, text in MATCH_CAPTIONS.items()]
     rows.append({"id": 5, "image_id": 9, "caption": "of the training split"})
     pictures = {f"val2014/COCO_val2014_{image:012d}.jpg": colour for image, colour in COLOURS.items()}
     write_files(tmp_path, {FILE: {"annotations": rows}, **pictures})
-    return tmp_path
-
-
-def test_eccv_caption_and_cxc_by_hand(folder: Path) -> None:
-    found = scored("eccv_caption", folder, MATCH_TABLE, ks=(1, 2), allow_partial=False)
+    found = scored("eccv_caption", tmp_path, MATCH_TABLE, ks=(1, 2), allow_partial=False)
     values = found.values
     # "red" finds images 1, 3, 2; "leaf" finds 2, 3, 1: both halves of both.
     assert values["eccv/text_to_image/map_at_r"] == [1, 1, 1]
@@ -174,8 +169,8 @@ def test_eccv_caption_and_cxc_by_hand(folder: Path) -> None:
         f"eccv/text_to_image/{name}" for name in ("map_at_r", "r_precision", "recall_at_1")
     }
     assert found.pictures["eccv/text_to_image/map_at_r"] == [0, 0, 1]
-    write_files(folder, {FILE: {"annotations": [{"id": 11, "caption": "red"}]}})
-    refused("eccv_caption", folder, "none of the queries", MATCH_TABLE, allow_partial=True, ks=(1,))
+    write_files(tmp_path, {FILE: {"annotations": [{"id": 11, "caption": "red"}]}})
+    refused("eccv_caption", tmp_path, "none of the queries", MATCH_TABLE, allow_partial=True, ks=(1,))
 
 
 def test_the_package_has_what_the_papers_say() -> None:

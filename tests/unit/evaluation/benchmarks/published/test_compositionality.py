@@ -69,7 +69,7 @@ PP_ROWS = [
 """Right; its second caption is the wrong one; a tie, which is a failure."""
 
 
-def test_text_and_image_parts_by_hand(crepe: Path) -> None:
+def test_text_and_image_parts_and_semclips_numbers_by_hand(crepe: Path) -> None:
     write_files(crepe, {f"{subset}.json": PP_ROWS for subset in SUBSETS})
     text, image, pooled = (scored(f"sugar_crepe_pp{kind}", crepe, TABLE) for kind in ("_text", "", "_semclip"))
     for found in (text, image, pooled):
@@ -79,9 +79,6 @@ def test_text_and_image_parts_by_hand(crepe: Path) -> None:
     assert [text.values[f"{subset}/tot"] for subset in SUBSETS] == [[1, 0, 0]] * 5
     parts = [image.values[f"swap_obj/{part}"] for part in ("i_p1_n", "i_p2_n", "itt")]
     assert parts == [[1, 1, 0], [1, 0, 0], [1, 0, 0]]
-
-
-def test_semclips_numbers_by_hand(crepe: Path) -> None:
     right = {**PP_ROWS[1], "filename": "b.png", "caption": "green", "negative_caption": "red"}
     # The blue image is as far from both captions: nothing is right, and an accuracy below chance counts as 0.
     for rows, over_negation, composite in (([{**PP_ROWS[0], "filename": "c.png"}], [1, 1, 0, 0, 0, 0], 2 / 9),
@@ -152,7 +149,7 @@ def _aro(folder: Path, name: str, cases: list[dict[str, Any]]) -> tuple[ScoredBe
     return found, reported
 
 
-def test_relations_by_hand(tmp_path: Path) -> None:
+def test_relations_and_attribute_pairs_by_hand(tmp_path: Path) -> None:
     """Riding: 3 of 3; holding: 0 of 1, the box is the other half; near, which is left out: 0 of 1, a tie."""
     cases = [
         *[_case("red", "green", LEFT, relation_name="riding", predicate="riding")] * 2,
@@ -168,9 +165,6 @@ def test_relations_by_hand(tmp_path: Path) -> None:
     }
     _, reported = _aro(tmp_path, "relation", cases[-1:])
     assert reported.keys() == {"macro_accuracy_all", "micro_accuracy"}, "no case counts"
-
-
-def test_attribute_pairs_need_25_cases_and_their_order_counts(tmp_path: Path) -> None:
     many, few = {"attributes": ["red", "big"]}, {"attributes": ["big", "red"]}
     cases = [*[_case("red", "green", LEFT, **many)] * (FEWEST - 1), _case("red", "green", OTHER_HALF, **many)]
     cases += [_case("red", "rosy", LEFT, **few)] * (FEWEST - 1)
@@ -283,7 +277,7 @@ def test_questions_by_hand(tmp_path: Path, name: str) -> None:
     assert found.notes == [f"{QUESTIONS[name][0]}: 4 found, {QUESTIONS[name][1]:,} published"]
 
 
-def test_retrieval_by_hand_and_a_cell_is_never_run(tmp_path: Path) -> None:
+def test_retrieval_by_hand_a_cell_is_never_run_and_other_answers_are_refused(tmp_path: Path) -> None:
     rows = {"plain": [["red"], ["leaf", "more"]], "negated": [["moss, no red"], ["moss"]]}
     for kind, listed in rows.items():
         cells = [*map(str, listed), f"open('{tmp_path}/run', 'w')"]
@@ -296,8 +290,5 @@ def test_retrieval_by_hand_and_a_cell_is_never_run(tmp_path: Path) -> None:
     assert (short["negated/recall_at_1"], short["negated/recall_at_5"]) == ([0, 1], [1, 1])
     assert not (tmp_path / "run").exists()
     assert "1 rows lack captions (row 2, counted from 0)" in found.notes[0]
-
-
-def test_a_row_with_another_answer_is_refused(tmp_path: Path) -> None:
     write_files(tmp_path, {QUESTIONS["negbench_coco_mcq"][0]: csv_text(MCQ, ("red.png", *"abcd", "4", "positive"))})
     refused("negbench_coco_mcq", tmp_path, r"rephrased.csv: 1 rows lack answer \(row 0, counted from 0\)")

@@ -91,7 +91,7 @@ def test_zero_vectors_and_noise_of_single_precision() -> None:
     assert set(pair_cosines(first, first)) == set(pair_cosines(first, np.nextafter(first, np.float32(1)))) == {1.0}
 
 
-def test_bad_rows_and_files_are_named_and_rows_left_out_only_where_allowed(tmp_path: Path) -> None:
+def test_bad_rows_and_missing_files_are_named_and_rows_left_out_only_where_allowed(tmp_path: Path) -> None:
     bad = [("a man", "a dog", "six"), ("a man", "a boy", "5.5"), ("no tab", "", "3")]
     _senteval(tmp_path, "2013", {"FNWN": [*PAIRS, *bad]})
     inputs, scores = (tmp_path / "STS13-en-test" / f"STS.{kind}.FNWN.txt" for kind in ("input", "gs"))
@@ -105,9 +105,6 @@ def test_bad_rows_and_files_are_named_and_rows_left_out_only_where_allowed(tmp_p
     ):
         scores.unlink() if content is None else scores.write_bytes(content)
         refused("sts13", tmp_path, message, allow_partial=True)
-
-
-def test_missing_files_are_listed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"'sts12' lacks files: put into .*sts either layout of: .*MSRpar.*licence: "):
         published_benchmarks()["sts12"].check_files(tmp_path)
     _tsv(tmp_path / "sts", "2012", {"MSRpar": PAIRS})

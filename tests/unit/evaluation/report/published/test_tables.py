@@ -73,11 +73,7 @@ def test_a_papers_table_has_our_rows_its_own_and_its_decimals() -> None:
     columns = [{"name": "ours", "metric": "coco_p/ao_at_10"}, {"name": "not scored", "metric": "coco_p/none"}]
     table = TABLE | {"columns": columns, "rows": {"CLIP": [98.52, 9.0], "Other": [98.5, None]}}
     (section,) = paper_tables(Collection.model_validate({"paper": "p", "tables": [table]}), REPORTS[:1])
-    assert _texts(section) == [
-        ["50.00", ""],
-        ["98.52", "9.00"],
-        ["98.5", ""],
-    ]
+    assert _texts(section) == [["50.00", ""], ["98.52", "9.00"], ["98.5", ""]]
     by_title = {section.title: section for section in paper_tables(find_collection("pc-clip"), [])}
     printed = {
         "Table 16": ("PC-CLIP", ["90.67", "88.42", "89.00", "98.55", "84.73", "70.40", "92.00"]),
@@ -124,7 +120,7 @@ def test_metrics_with_values_per_query_are_compared(tmp_path: Path) -> None:
         assert {tuple(texts[:3]) for texts in _texts(table)} == {("100.0", "0.0", "+100.0 [+88.4, +100.0] ▲")}
 
 
-def test_every_column_of_a_collection_is_a_declared_metric() -> None:
+def test_every_column_is_a_declared_metric_and_vtab_the_mean_of_35() -> None:
     benchmarks = published_benchmarks()
     assert collection_names() == ["adapting", "paraclip", "pc-clip", "semclip"]
     for table in (table for name in collection_names() for table in find_collection(name).tables):
@@ -134,9 +130,6 @@ def test_every_column_of_a_collection_is_a_declared_metric() -> None:
         find_collection("paracilp")
     with pytest.raises(ValidationError, match="needs one of"):
         Column(name="x")
-
-
-def test_vtab_is_the_mean_of_35_sets_and_needs_all_of_them() -> None:
     (first, *_, last) = find_collection("adapting").tables
     column = next(column for column in first.columns if column.name.startswith("VTAB+"))
     assert len(set(column.metrics)) == 35
