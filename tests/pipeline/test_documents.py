@@ -17,16 +17,13 @@ _PICTURE = re.compile(r"!\[([^\]]*)\]|<img [^>]*alt=\"([^\"]*)\"")
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 
 
-def test_linked_files_exist_pictures_have_texts_and_the_readme_is_short() -> None:
+def test_pages_are_linked_with_texts_for_pictures_and_the_readme_is_short() -> None:
     links = [(path, link) for path in PAGES for link in _LINK.findall(path.read_text("utf-8"))]
     assert [(path.name, link) for path, link in links if not (path.parent / link).exists()] == []
     pictures = [(page.name, found) for page in PAGES for found in _PICTURE.findall(page.read_text("utf-8"))]
     assert len(pictures) >= 5
     assert [(page, texts) for page, texts in pictures if len("".join(texts)) < 20] == []
     assert len((REPO / "README.md").read_text("utf-8").splitlines()) <= 100
-
-
-def test_every_page_is_in_the_site_and_in_the_readme() -> None:
     pages = {page.name for page in PAGES if page.parent.name == "docs"}
     navigation = tomllib.loads((REPO / "zensical.toml").read_text("utf-8"))["project"]["nav"]
     assert sorted(

@@ -147,16 +147,6 @@ def test_paraclips_writer_answers_on_every_dataset_for_which_it_is_meant(params:
     assert asked.default_llm == before.synthesize.default_llm
 
 
-def test_comments_above_replaced_values_are_dropped(params: Path, tmp_path: Path) -> None:
-    profiles = _profile(
-        tmp_path, "methods: {paraclip: {lr: 0.5}}\npromote: {guards: {new: 1}}\ncompare_encoders: [base]\n"
-    )
-    comments = {line for line in params.read_text().splitlines() if "#" in line}
-    dropped = comments - set(overlaid("mine", params, profiles).splitlines())
-    assert len(dropped) == 2
-    assert all("# For the synthetic" in line or "# evaluation texts" in line for line in dropped)
-
-
 def test_profiles_start_from_the_committed_file_and_no_edit_is_lost(
     params: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,7 +193,9 @@ def test_the_written_text_has_the_settings_that_stages_read_from_a_profile(monke
             assert parsed_settings(overlaid(name, more=more), name) == settings_with(name, more), name
 
 
-def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None:
+def test_a_profile_changes_only_its_values_and_drops_the_comments_above_replaced_ones(
+    params: Path, tmp_path: Path
+) -> None:
     profiles = _profile(tmp_path, "dataset: {name: mine}\nprepare: {counts: {test: 7}}\n")
     before = params.read_text()
     text = overlaid("mine", params, profiles)
@@ -214,6 +206,12 @@ def test_a_profile_changes_only_its_values(params: Path, tmp_path: Path) -> None
     assert yaml.safe_load(text) == expected
     lines = difference(text, params).splitlines()
     assert len([line for line in lines if line[0] in "+-" and line[:3] not in ("+++", "---")]) == 4
+    more = "methods: {paraclip: {lr: 0.5}}\npromote: {guards: {new: 1}}\ncompare_encoders: [base]\n"
+    (profiles / "mine.yaml").write_text(more)
+    comments = {line for line in before.splitlines() if "#" in line}
+    dropped = comments - set(overlaid("mine", params, profiles).splitlines())
+    assert len(dropped) == 2
+    assert all("# For the synthetic" in line or "# evaluation texts" in line for line in dropped)
 
 
 def test_values_are_laid_over_by_key_and_a_new_entry_stands_before_the_next_comment(params: Path) -> None:

@@ -64,7 +64,7 @@ def test_compose_opens_ports_on_the_loopback_address_and_the_store_to_few() -> N
     assert "-ip.bind=127.0.0.1 -s3.ip.bind=0.0.0.0" in SERVICES["s3"]["command"]
 
 
-def test_compose_has_no_password_of_its_own() -> None:
+def test_compose_has_no_password_of_its_own_and_passwords_are_made_once(tmp_path: Path) -> None:
     text = COMPOSE.read_text("utf-8")
     variables = set(re.findall(r"\$\{([A-Z0-9_]+)(?::\?[^}]*)?\}", text))
     assert variables == set(NAMES)
@@ -74,6 +74,12 @@ def test_compose_has_no_password_of_its_own() -> None:
         for name, value in service.get("environment", {}).items():
             if re.search("PASSWORD|SECRET|KEY|AUTH_STRING", name):
                 assert "${" in str(value), name
+    write_env(tmp_path / ".env")
+    values = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
+    assert (set(values), len(set(values.values()))) == (set(NAMES), len(NAMES))
+    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InputError, match="already exists"):
+        write_env(tmp_path / ".env")
 
 
 def test_services_wait_for_healthy_services() -> None:
@@ -99,15 +105,6 @@ def test_images_are_pinned_run_without_rights_and_copy_existing_files() -> None:
             for source in [part for part in line.split()[:-1] if not part.startswith("--")]:
                 assert (INFRA.parent / source).exists(), source
         assert path.with_name(f"{path.name}.dockerignore").is_file()
-
-
-def test_passwords_are_made_once(tmp_path: Path) -> None:
-    write_env(tmp_path / ".env")
-    values = dict(line.split("=") for line in (tmp_path / ".env").read_text().splitlines())
-    assert (set(values), len(set(values.values()))) == (set(NAMES), len(NAMES))
-    assert (tmp_path / ".env").stat().st_mode & 0o777 == 0o600
-    with pytest.raises(InputError, match="already exists"):
-        write_env(tmp_path / ".env")
 
 
 def test_hadolint_reports_nothing() -> None:

@@ -72,13 +72,29 @@ def _reports(base: float, tuned: float, higher_is_better: bool = True) -> list[R
     return [Report(encoder=name, metrics={"m": result}, **facts) for name, result in found.items()]
 
 
-def test_differences_are_paired(evaluated: Folders, make_settings: Make) -> None:
+def test_differences_are_paired_and_in_the_files_of_a_comparison(
+    evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     comparison = compare.run(make_settings(), evaluated)
     cell = comparison.cells[PRIMARY]["tuned"]
     assert cell.value.value == pytest.approx(1)
     assert cell.delta == mean_interval(np.array([0.5, 0.75, 0.0]))
     assert comparison.cells[PRIMARY]["base"].delta is None
     assert "no other" not in headline(compare.run(make_settings(compare_encoders=["base"]), evaluated), PRIMARY)
+    comparison = compare.run(make_settings(), evaluated)
+    assert read_csv(evaluated.csv) == comparison
+    markdown = (evaluated.reports / "comparison.md").read_text("utf-8")
+    assert f"tuned is ahead of base on {PRIMARY} by 41.7 points (too few queries for an interval)" in markdown
+    assert "| paraphrased_retrieval/tier_common/ao_at_2 | 75.0" in markdown
+    html = (evaluated.reports / "comparison.html").read_text("utf-8")
+    _check_page(html)
+    assert [text in html for text in ("caption &lt;a&gt;", r"caption \u003ca\u003e", "caption <a>")] == [1, 1, 0]
+    show(comparison, PRIMARY, [PRIMARY])
+    plain = capsys.readouterr().out
+    show(comparison, PRIMARY, [PRIMARY], groups=True)
+    assert "tier_unseen" not in plain
+    assert "tier_unseen" in capsys.readouterr().out
+    assert "+41.7 [too few queries]" in plain
 
 
 def test_differences_resample_pictures_and_need_values_per_query() -> None:
@@ -96,23 +112,6 @@ def test_differences_resample_pictures_and_need_values_per_query() -> None:
     cells = comparison.cells["m"]
     assert [(cell.value.value, cell.delta) for cell in cells.values()] == [(0.5, None), (0.2, None)]
     assert headline(comparison, "m").startswith("tuned is best on m with 20.0")
-
-
-def test_the_files_of_a_comparison(evaluated: Folders, make_settings: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    comparison = compare.run(make_settings(), evaluated)
-    assert read_csv(evaluated.csv) == comparison
-    markdown = (evaluated.reports / "comparison.md").read_text("utf-8")
-    assert f"tuned is ahead of base on {PRIMARY} by 41.7 points (too few queries for an interval)" in markdown
-    assert "| paraphrased_retrieval/tier_common/ao_at_2 | 75.0" in markdown
-    html = (evaluated.reports / "comparison.html").read_text("utf-8")
-    _check_page(html)
-    assert [text in html for text in ("caption &lt;a&gt;", r"caption \u003ca\u003e", "caption <a>")] == [1, 1, 0]
-    show(comparison, PRIMARY, [PRIMARY])
-    plain = capsys.readouterr().out
-    show(comparison, PRIMARY, [PRIMARY], groups=True)
-    assert "tier_unseen" not in plain
-    assert "tier_unseen" in capsys.readouterr().out
-    assert "+41.7 [too few queries]" in plain
 
 
 def _check_page(html: str) -> None:

@@ -55,16 +55,6 @@ def test_examples_are_spread_and_show_the_first_images_with_gains_by_the_full_li
     assert names == [f"{name} of 1,000 queries" for name in ("largest gain", "number 334", "median", "largest loss")]
 
 
-def test_rankings_that_do_not_fit_the_tables_are_refused(folders: Folders) -> None:
-    stored = {"base": {QUERY_TOP: BASE.query, PARAPHRASE_TOP: BASE.paraphrase}}
-    with pytest.raises(InputError, match="'base' was evaluated on other queries"):
-        read_retrieved(stored, folders)
-    three = np.zeros((3, 1), dtype=np.int64)
-    PAIRS.write(folders.test_pairs, NO_IMAGE)
-    with pytest.raises(InputError, match=r"paraphrase_queries.parquet names image 'c', which is not in .*test.parquet"):
-        read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
-
-
 def test_images_are_kept_or_small_jpegs_and_of_an_embedding_the_caption_is_drawn(tmp_path: Path) -> None:
     image = encoded(Image.new("RGB", (64, 64), "red"))
     assert data_uri(image) == f"data:image/png;base64,{base64.b64encode(image).decode()}"
@@ -85,7 +75,7 @@ def test_images_are_kept_or_small_jpegs_and_of_an_embedding_the_caption_is_drawn
     assert " ".join(map(str, texts)) == description == columns["caption"][0]
 
 
-def test_code_data_protocols_packages_and_parameters_are_named(
+def test_the_origin_is_named_and_rankings_that_do_not_fit_the_tables_are_refused(
     folders: Folders, make_settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compare, "git_commit", lambda: "abc-dirty")
@@ -98,6 +88,13 @@ def test_code_data_protocols_packages_and_parameters_are_named(
     assert len(origin["data"]) == 6
     assert origin["packages"]["torch"][0].isdigit()
     assert "metric: paraphrased_retrieval/ao_at_2" in origin["params"]
+    stored = {"base": {QUERY_TOP: BASE.query, PARAPHRASE_TOP: BASE.paraphrase}}
+    with pytest.raises(InputError, match="'base' was evaluated on other queries"):
+        read_retrieved(stored, folders)
+    three = np.zeros((3, 1), dtype=np.int64)
+    PAIRS.write(folders.test_pairs, NO_IMAGE)
+    with pytest.raises(InputError, match=r"paraphrase_queries.parquet names image 'c', which is not in .*test.parquet"):
+        read_retrieved({"base": {QUERY_TOP: three, PARAPHRASE_TOP: three}}, folders)
 
 
 def test_secrets_are_not_shown() -> None:

@@ -95,7 +95,7 @@ def test_kendalls_tau_of_resampled_pictures() -> None:
     assert correlation_difference([thrice], [thrice], 20, 0, pictures=pictures) == Interval(0.0, 0.0, 0.0)
 
 
-def test_paired_difference_of_correlations_shares_resamples() -> None:
+def test_differences_of_correlations_share_resamples_also_over_seeds() -> None:
     gold, good = _columns(200, noise=1.0)
     close = good + 0.05 * np.random.default_rng(9).normal(size=200)
     first, second = Correlation("spearman", gold, good), Correlation("spearman", gold, close)
@@ -107,9 +107,6 @@ def test_paired_difference_of_correlations_shares_resamples() -> None:
     worse = Correlation("spearman", gold, _columns(200, noise=6.0)[1])
     assert correlation_difference([first], [worse], 400, 0).low > 0
     assert correlation_difference([worse], [first], 400, 0).high < 0
-
-
-def test_correlations_of_several_seeds_have_the_interval_of_seeds_and_rows() -> None:
     gold = _columns(200)[0]
     generator = np.random.default_rng(3)
     none = [Correlation("spearman", gold, np.zeros(200))] * 3

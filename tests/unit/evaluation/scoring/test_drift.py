@@ -37,14 +37,11 @@ def test_only_queries_of_another_kind_are_unlike_and_equal_texts_count_once(tiny
     assert (found.queries, found.one_word) == (3, (2 / 3, 0.0))
 
 
-def test_it_is_due_where_surely_twice_the_usual_share_is_unlike() -> None:
+def test_it_is_due_where_surely_twice_the_usual_share_is_unlike_and_siblings_are_not_known() -> None:
     for low, due in ((0.04, False), (0.05, False), (0.06, True)):
         spans = Interval(0.2, 0.15, 0.3), Interval(0.15, low, 0.2)
         assert Drift(100, 100, *spans, (0, 0), []).is_due == due
-
-
-def test_siblings_of_a_text_are_no_known_texts_to_it() -> None:
-    """Two pictures of equal texts each: none but its own picture's is near a text."""
+    # Two pictures of equal texts each: none but its own picture's is near a text.
     angles = np.repeat(np.arange(120), 4) * 2 * np.pi / 120
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1).astype(np.float32)
     texts = [(str(row), str(row // 4)) for row in range(480)]

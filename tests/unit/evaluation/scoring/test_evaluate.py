@@ -62,12 +62,19 @@ def test_results_have_values_intervals_protocols_and_values_per_query_in_equal_b
     assert written() == written()
 
 
-def test_stored_image_features_serve_the_same_tower_only(encoder: Any, folders: Folders, make_settings: Make) -> None:
+def test_stored_features_serve_the_same_tower_and_the_data_hash_depends_on_the_tables(
+    encoder: Any, folders: Folders, make_settings: Make
+) -> None:
     evaluate.run(make_settings(), "base", folders)
     assert encoder.images_asked == 0
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": "another"})
     evaluate.run(make_settings(), "base", folders)
     assert encoder.images_asked == 4
+    before = evaluate.run(make_settings(), "base", folders)
+    LABELS.write(folders.evaluation / "labels.parquet", {"image_id": ["a"], "label": ["cat"]})
+    assert evaluate.run(make_settings(), "base", folders).data_hash != before.data_hash
+    with pytest.raises(InputError, match=r"base.safetensors and the metrics are of different evaluations"):
+        read_scores(before, folders.per_query)
 
 
 @pytest.mark.parametrize("stored", [True, False])
@@ -85,16 +92,6 @@ def test_image_features_that_are_not_finite_are_refused(
         evaluate.run(make_settings(), "base", folders)
     assert not folders.metrics.exists()
     assert not folders.per_query.exists()
-
-
-def test_the_data_hash_depends_on_the_tables_and_values_of_other_data_are_refused(
-    encoder: Any, folders: Folders, make_settings: Make
-) -> None:
-    before = evaluate.run(make_settings(), "base", folders)
-    LABELS.write(folders.evaluation / "labels.parquet", {"image_id": ["a"], "label": ["cat"]})
-    assert evaluate.run(make_settings(), "base", folders).data_hash != before.data_hash
-    with pytest.raises(InputError, match=r"base.safetensors and the metrics are of different evaluations"):
-        read_scores(before, folders.per_query)
 
 
 def test_missing_and_damaged_results_are_named(encoder: Any, folders: Folders, make_settings: Make) -> None:

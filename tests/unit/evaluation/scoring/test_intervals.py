@@ -28,7 +28,7 @@ def test_one_seed_has_the_paired_interval_and_a_simple_mean_students() -> None:
     assert estimate(values).degrees == pytest.approx(39)
 
 
-def test_few_units_have_no_interval() -> None:
+def test_few_units_have_no_interval_and_that_of_pictures_is_wider_than_of_their_queries() -> None:
     values = np.random.default_rng(0).normal(size=2 * FEWEST)
     owner = np.arange(2 * FEWEST) // 2
     assert mean_interval(values, pictures=owner).is_known
@@ -37,6 +37,10 @@ def test_few_units_have_no_interval() -> None:
     hits = np.ones(FEWEST - 1)
     assert not mean_interval(hits).is_known
     assert not paired_interval(hits, 0 * hits).is_known
+    values = np.random.default_rng(1).normal(size=100).repeat(5)
+    alone, together = mean_interval(values), mean_interval(values, pictures=np.arange(100).repeat(5))
+    assert together.half_width == pytest.approx(alone.half_width * math.sqrt(5), rel=0.05)
+    assert together.value == alone.value
 
 
 @pytest.mark.parametrize("size", [20, 32, 1000])
@@ -52,13 +56,6 @@ def test_units_that_agree_have_an_interval_with_a_length(size: int) -> None:
     assert 0 < same.high < 4 / size
     # Every query of a thousand gained 0.01: more than the 0.4% that could lose a whole point.
     assert paired_interval(0.51 * ones, 0.5 * ones).excludes_zero == (size == 1000)
-
-
-def test_an_interval_of_pictures_is_wider_than_that_of_their_queries() -> None:
-    values = np.random.default_rng(1).normal(size=100).repeat(5)
-    alone, together = mean_interval(values), mean_interval(values, pictures=np.arange(100).repeat(5))
-    assert together.half_width == pytest.approx(alone.half_width * math.sqrt(5), rel=0.05)
-    assert together.value == alone.value
 
 
 def test_the_interval_to_the_best_shows_a_clear_loss_and_a_clear_lead() -> None:

@@ -85,7 +85,7 @@ def test_letters_are_shared_by_all_pairs_that_do_not_differ(
     assert letters_of("wxyz", {(one, other) for one, other in different}) == letters
 
 
-def test_encoders_are_scored_with_their_own_pictures(
+def test_encoders_are_scored_with_their_own_pictures_on_benchmarks_with_tables(
     folders: Folders, make_settings: Callable[..., Settings], tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = make_settings()
@@ -108,9 +108,6 @@ def test_encoders_are_scored_with_their_own_pictures(
     ):
         with pytest.raises(InputError, match=message):
             ranking.score_encoders([first, wrong], benchmarks, settings, folders)
-
-
-def test_without_names_the_benchmarks_are_those_with_tables(folders: Folders) -> None:
     for need in find_benchmark("swaps").needs:
         (folders.evaluation / need.path).unlink()
     names = [one.name for one in ranking.chosen_benchmarks([], folders.evaluation)]

@@ -111,7 +111,7 @@ def test_the_files_of_the_project_name_encoders_and_metrics_that_there_are() -> 
     assert set(settings.study.mixes) == set(settings.mixes)
 
 
-def test_a_comparison_that_changes_needs_an_id_of_its_own() -> None:
+def test_a_changed_comparison_needs_an_id_and_the_pages_have_the_studys_numbers() -> None:
     """A comparison with a verdict is never replaced: comparisons.yaml has a hash of all that there ever were."""
     claims = read_claims("papers").claims
     found = {
@@ -124,9 +124,6 @@ def test_a_comparison_that_changes_needs_an_id_of_its_own() -> None:
     assert first == _FIRST
     for name in claims.keys() - first:
         assert re.match(r"2026-\d\d-\d\d[:,] .", claims[name].added), name
-
-
-def test_the_pages_have_the_numbers_of_the_committed_study() -> None:
     repo, claims = Path(__file__).parents[4], read_claims("papers").claims
     study = json.loads((repo / "docs/figures/study.json").read_text("utf-8"))
     verdicts = {claim["id"]: claim["verdict"] for claim in study["claims"]}
@@ -163,7 +160,7 @@ def _found(low: float, high: float, *each: float) -> ClaimValue:
     return ClaimValue(Interval((low + high) / 2, low, high), each or ((low + high) / 2,))
 
 
-def test_the_interval_and_every_seed_must_exceed_the_bound() -> None:
+def test_parts_need_interval_and_every_seed_and_a_claim_is_as_good_as_its_worst() -> None:
     for found, verdict in (
         (_found(0.11, 0.3), "holds"),
         (_found(0.11, 0.3, 0.25, 0.1), "undecided"),
@@ -180,9 +177,6 @@ def test_the_interval_and_every_seed_must_exceed_the_bound() -> None:
     found = _found(-0.3, 0.09)
     assert JudgedPart(_part(), found, Interval(-0.1, -0.35, 0.12)).verdict == "undecided"
     assert JudgedPart(_part(), found, Interval(-0.1, -0.3, 0.099)).verdict == "does not hold"
-
-
-def test_a_claim_is_as_good_as_its_worst_part() -> None:
     found = {"holds": _found(0.2, 0.3), "does not hold": _found(-0.2, 0), "undecided": _found(0, 0.3)}
     claim = Claim(paper="p", says="s", parts=(_part(),))
     for verdicts, verdict in (

@@ -104,7 +104,7 @@ def add_member(path: Path, name: str, content: bytes = b"x", kind: bytes = tarfi
         archive.addfile(member, io.BytesIO(content))
 
 
-def test_pictures_classes_and_templates_of_shards_in_order(shards: Path) -> None:
+def test_pictures_classes_and_templates_of_shards_are_in_order_and_checked(shards: Path) -> None:
     found = read(shards, FACTS)
     with ExitStack() as stack:
         images = [stack.enter_context(picture.open()).convert("RGB") for picture in found.pictures]
@@ -113,6 +113,12 @@ def test_pictures_classes_and_templates_of_shards_in_order(shards: Path) -> None
     assert found.class_names == ["red", "green", "blue"]
     assert found.templates == ["a photo of a {c}.", "the {c}"]
     assert len({picture.stamp for picture in found.pictures}) == 4
+    (shards / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\na photo of a {}.\n")
+    shards_refused(shards, r"line 1 has no \{c\} for the class")
+    (shards / "classnames.txt").write_text("red\ngreen\n")
+    shards_refused(shards, r"2 class names, but ImageNet.* has 3 classes")
+    (shards / "classnames.txt").unlink()
+    shards_refused(shards, r"classnames.txt is missing: put there the 3 class names")
 
 
 def test_a_missing_shard_and_other_counts_are_refused(tmp_path: Path) -> None:
@@ -134,7 +140,7 @@ def test_an_unknown_class_is_named(tmp_path: Path, label: Any) -> None:
     assert "1 samples cannot be used" in context.notes[0]
 
 
-def test_hostile_members_are_never_followed(shards: Path) -> None:
+def test_hostile_members_are_never_followed_and_a_shard_that_ends_too_early_is_named(shards: Path) -> None:
     shard = shards / "test" / "1.tar"
     add_member(shard, "s0000009.webp", b"", tarfile.SYMTYPE)
     add_member(shard, "s0000009.cls", b"0")
@@ -142,19 +148,7 @@ def test_hostile_members_are_never_followed(shards: Path) -> None:
     add_member(shard, "../out.cls", b"0")
     shards_refused(shards, r"2 samples cannot be used, first 1.tar/s0000009 \(0 images\)")
     assert read(shards, FACTS).labels.tolist() == [0, 1, 2, 0]
-
-
-def test_a_shard_that_ends_too_early_is_named(shards: Path) -> None:
     shard = shards / "test" / "0.tar"
     shard.write_bytes(shard.read_bytes()[:700])
     shards_refused(shards, r"first 0.tar/.*\(broken shard\)")
     assert read(shards, FACTS).labels.tolist() == [2, 0]
-
-
-def test_class_names_and_templates_are_checked(shards: Path) -> None:
-    (shards / "zeroshot_classification_templates.txt").write_text("a photo of a {c}.\na photo of a {}.\n")
-    shards_refused(shards, r"line 1 has no \{c\} for the class")
-    (shards / "classnames.txt").write_text("red\ngreen\n")
-    shards_refused(shards, r"2 class names, but ImageNet.* has 3 classes")
-    (shards / "classnames.txt").unlink()
-    shards_refused(shards, r"classnames.txt is missing: put there the 3 class names")

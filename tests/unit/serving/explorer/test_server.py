@@ -113,7 +113,7 @@ def test_the_most_changed_queries_and_gains_per_tier(explored: Explored) -> None
             changed(explored.folders, [base, second], metric, 5, settings)
 
 
-def test_the_page_its_facts_and_comparisons(client: TestClient, explored: Explored) -> None:
+def test_the_page_its_facts_comparisons_and_a_most_changed_query(client: TestClient, explored: Explored) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "script-src 'self'" in page.headers["content-security-policy"]
@@ -128,9 +128,6 @@ def test_the_page_its_facts_and_comparisons(client: TestClient, explored: Explor
     assert found == explored.explorer.compare("a dog", "one hound", 3).model_dump()
     odd = client.get("/api/compare", params={"q": "a dog", "k": 20, "is.group": "odd"}).json()
     assert len(odd["sides"][0]["query"]) == PICTURES // 2
-
-
-def test_a_most_changed_query_opens_with_the_values_of_its_row(client: TestClient, explored: Explored) -> None:
     queries = [("a dog", "one hound"), ("a cat", "one feline"), ("a red hat", "a crimson cap")]
     vectors = explored.explorer.index.vector(np.arange(0, PICTURES, 2))
     values = {}

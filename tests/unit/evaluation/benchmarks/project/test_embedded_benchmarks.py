@@ -170,13 +170,18 @@ def test_rankings_groups_correlations_and_distances_by_hand(context: ProjectCont
     assert values["image_caption/alignment"][0] == pytest.approx(0.66)
 
 
-def test_the_best_text_of_an_image_counts(context: ProjectContext) -> None:
+def test_the_best_text_of_an_image_counts_and_kinds_that_the_table_lacks_have_no_metric(
+    context: ProjectContext,
+) -> None:
     columns = {"image_id": ["b", "a", "a"], "text": ["c query", "d query", "a query"], "register": ["plain"] * 3}
     CAPTION_QUERIES.write(context.folder / "caption_queries.parquet", columns)
     values = _score("retrieval", context).values
     # Image a: its better text is the best of all. Image b: its text ties with one and loses to another.
     assert values["retrieval/i2t_recall_at_1"].tolist() == [1, 0]
     assert values["retrieval/t2i_recall_at_1"].tolist() == [0, 0, 1]
+    _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
+    wanted = ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
+    assert set(_score("differences", context).values) == {f"differences/{name}" for name in wanted}
 
 
 def _cats(third: float) -> Vectors:
@@ -209,12 +214,6 @@ def test_changed_texts_change_values(
     assert _score(name, context, **texts).values[f"{name}/{metric}"] == pytest.approx(expected, abs=1e-6)
 
 
-def test_kinds_that_the_table_lacks_have_no_metric(context: ProjectContext) -> None:
-    _rewrite(context, COMPARISONS, "comparisons.parquet", kind=["object"] * 5)
-    wanted = ("accuracy", "sign_accuracy", "macro_accuracy", "kind_object/accuracy", "kind_object/sign_accuracy")
-    assert set(_score("differences", context).values) == {f"differences/{name}" for name in wanted}
-
-
 @pytest.mark.parametrize("name", benchmark_names())
 def test_every_metric_is_declared_and_has_a_picture_for_each_query(name: str, context: ProjectContext) -> None:
     benchmark = find_benchmark(name)
@@ -227,19 +226,6 @@ def test_every_metric_is_declared_and_has_a_picture_for_each_query(name: str, co
     rows |= {metric: len(columns.gold) for metric, columns in scores.correlations.items()}
     for metric, pictures in scores.pictures.items():
         assert pictures.shape in {(rows[metric],), (rows[metric], 2)}
-
-
-def test_queries_about_one_picture_name_it(context: ProjectContext) -> None:
-    pictures: dict[str, dict[str, list[object]]] = {}
-    for name in benchmark_names():
-        found = _score(name, context).pictures.items()
-        pictures[name] = {metric.removeprefix(f"{name}/"): rows.tolist() for metric, rows in found}
-    assert pictures["swaps"] == {"relation_accuracy": [0, 0, 2], "relation_macro_accuracy": [0, 0, 2]}
-    assert (pictures["triplets"]["tot"], pictures["triplets"]["kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
-    assert pictures["paraphrased_retrieval"] == pictures["negations"] == pictures["zero_shot"] == {}
-    pairs = [[0, 3], [2, 3], [0, 2], [2, 0], [3, 0]]
-    assert pictures["differences"]["macro_accuracy"] == pictures["geometry"]["image_difference/distance"] == pairs
-    assert pictures["differences"]["size_ordering_accuracy"] == pairs[:2]
 
 
 def test_missing_tables_are_named(folders: Folders) -> None:
@@ -255,11 +241,21 @@ def test_missing_tables_are_named(folders: Folders) -> None:
             path.write_bytes(content)
 
 
-def test_a_text_is_embedded_once(context: ProjectContext) -> None:
+def test_a_text_is_embedded_once_and_queries_about_one_picture_name_it(context: ProjectContext) -> None:
     for name in benchmark_names():
         find_benchmark(name).score(context)
     asked = context.under_test.encoder.asked  # type: ignore[attr-defined]
     assert len(asked) == len(set(asked)) == 44
+    pictures: dict[str, dict[str, list[object]]] = {}
+    for name in benchmark_names():
+        found = _score(name, context).pictures.items()
+        pictures[name] = {metric.removeprefix(f"{name}/"): rows.tolist() for metric, rows in found}
+    assert pictures["swaps"] == {"relation_accuracy": [0, 0, 2], "relation_macro_accuracy": [0, 0, 2]}
+    assert (pictures["triplets"]["tot"], pictures["triplets"]["kind_relation/itt"]) == ([0, 0, 2, 3], [0, 0, 2])
+    assert pictures["paraphrased_retrieval"] == pictures["negations"] == pictures["zero_shot"] == {}
+    pairs = [[0, 3], [2, 3], [0, 2], [2, 0], [3, 0]]
+    assert pictures["differences"]["macro_accuracy"] == pictures["geometry"]["image_difference/distance"] == pairs
+    assert pictures["differences"]["size_ordering_accuracy"] == pairs[:2]
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,7 @@ def test_flickr_lines_may_hold_commas(tmp_path: Path) -> None:
     refused("flickr30k_retrieval", tmp_path, r"1 lines are not <name>.jpg,<caption>, first line 2")
 
 
-def test_other_formats_are_refused(tmp_path: Path) -> None:
+def test_other_formats_of_captions_and_pairs_are_refused(tmp_path: Path) -> None:
     images = [{"id": 1, "file_name": "a.jpg"}, {"id": 2, "file_name": "b.jpg"}]
     for image, message in (
         (None, r"has none of coco_test_karpathy.json, dataset_coco.json"),
@@ -89,6 +89,14 @@ def test_other_formats_are_refused(tmp_path: Path) -> None:
             content = {"images": images, "annotations": [{"image_id": image, "caption": "red"}]}
             write_files(tmp_path, {"coco_test_karpathy.json": content})
         refused("coco_retrieval", tmp_path, message)
+    write_files(tmp_path, PAIR_FILES)
+    for rows, allowed, message in (
+        ([*PAIR_ROWS, {"image_id": 3, "query": "blue"}], False, r"1 rows lack image or query or paraphrase \(row 2,"),
+        ([{"image_id": 9, "query": "blue", "paraphrase": "sky"}], True,
+         r"row 0 names image '000000000009.jpg', which the gallery lacks"),
+    ):  # fmt: skip
+        write_files(tmp_path, {"coco_p.json": rows})
+        refused("coco_p", tmp_path, message, PAIR_TABLE, allow_partial=allowed)
 
 
 PAIR_TABLE = {"red": (1, 0, 0), "scarlet": (0.9, 0.3, 0.1), "moss": (0.1, 1, 0.2), "blue": (0, 0, 1)}
@@ -123,17 +131,6 @@ def test_both_galleries_of_coco_p_by_hand(tmp_path: Path, monkeypatch: pytest.Mo
     # The large gallery has an orange image more, which is the first for scarlet, and the second for red.
     assert (large.values["ao_at_1"][0], large.values["js_at_2"][0]) == (0, 1)
     assert "unlabeled2017: images: 1 found, 123,403 published" in large.notes
-
-
-def test_other_formats_of_pairs_are_refused(tmp_path: Path) -> None:
-    write_files(tmp_path, PAIR_FILES)
-    for rows, allowed, message in (
-        ([*PAIR_ROWS, {"image_id": 3, "query": "blue"}], False, r"1 rows lack image or query or paraphrase \(row 2,"),
-        ([{"image_id": 9, "query": "blue", "paraphrase": "sky"}], True,
-         r"row 0 names image '000000000009.jpg', which the gallery lacks"),
-    ):  # fmt: skip
-        write_files(tmp_path, {"coco_p.json": rows})
-        refused("coco_p", tmp_path, message, PAIR_TABLE, allow_partial=allowed)
 
 
 MATCH_TABLE = {"red": (1, 0, 0), "reddish": (0.9, 0.1, 0), "leaf": (0, 1, 0), "moss": (0.1, 0.9, 0)}

@@ -97,7 +97,9 @@ def _semclip_file(folder: Path, rows: list[tuple[str, ...]], header: str = "file
     write_files(folder, {file: csv_text((header, "caption", "paraphrased", "negation"), *rows)})
 
 
-def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(crepe: Path) -> None:
+def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle_and_others_are_refused(
+    crepe: Path, tmp_path: Path
+) -> None:
     """Only the tested rows have pictures that are there, and texts whose answers are known."""
     rows = [("gone.png", "train", "train", "train")] * 39
     # The released code: DataFrame.sample(frac=1.0, random_state=42), of which the last int(0.1 * rows) are tested.
@@ -115,9 +117,6 @@ def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle(crepe: Path
     (test_set,) = (one for one in TEST_SETS if one.name == "sugar_crepe_pp_semclip_released")
     texts = ["red", "crimson", "green", "leaf", "red", "green", "red", "red", "red"]
     assert test_set.read(found.context).texts == texts
-
-
-def test_semclips_released_file_of_too_few_or_other_rows_is_refused(tmp_path: Path) -> None:
     name = "sugar_crepe_pp_semclip_released"
     _semclip_file(tmp_path, [("a.png", "red", "red", "green")] * 9)
     refused(name, tmp_path, r"9 found, 4,757 published")
@@ -220,7 +219,7 @@ def test_pickles_that_could_run_code_and_other_files_are_refused(
     refused("cc_neg", tmp_path, "is not a Parquet file")
 
 
-def test_semclip_on_cc_neg_by_hand(tmp_path: Path) -> None:
+def test_semclip_on_cc_neg_by_hand_sees_all_of_a_wide_picture(tmp_path: Path) -> None:
     """Of 29 rows two are tested, those that the shuffle puts last; they have a red and a green picture."""
     first, second = released_test_rows(29).tolist()
     rows = [("1", "train", "train", "train")] * 29
@@ -234,10 +233,7 @@ def test_semclip_on_cc_neg_by_hand(tmp_path: Path) -> None:
     assert found.values["original_over_negation"] == [1, 0], "the second is a tie"
     assert found.scalars == {"composite_score": pytest.approx((1 + 0.5 + 0) / 3)}
     assert found.notes == ["ccneg_paraphrased.csv: 29 found, 228,246 published"]
-
-
-def test_semclip_sees_all_of_a_wide_picture(tmp_path: Path) -> None:
-    """Its images are squashed (the released src/dataset.py), so the red sides outweigh the green middle."""
+    # Its images are squashed (the released src/dataset.py), so the red sides outweigh the green middle.
     _semclip_file(tmp_path, [("1", "red", "red", "green")] * 10, "image_number")
     _semclip_file(tmp_path, [("000000001.jpg", "red", "red", "green")] * 10)
     for name, folder in (("cc_neg_semclip", cc_neg.IMAGES), ("sugar_crepe_pp_semclip_released", "images")):

@@ -112,7 +112,7 @@ def test_bad_rows_and_missing_files_are_named_and_rows_left_out_only_where_allow
     refused("sts13", tmp_path / "sts", r"has no pair of STS 2013", allow_partial=True)
 
 
-def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
+def test_sts_b_and_sick_by_hand_and_other_formats(tmp_path: Path) -> None:
     """Genre, file, year, number, score and sentences; some rows also name the sentences' licence."""
     start = "main-captions\tMSRvid\t2012test"
     rows = [
@@ -128,9 +128,6 @@ def test_sts_b_is_separated_by_tabs_and_not_quoted(tmp_path: Path) -> None:
     assert found.notes == ["STSBenchmark/sts-test.csv, pairs: 4 found, 1,379 published"]
     write_files(tmp_path, {"STSBenchmark/sts-test.csv": "genre,file,year,0,5.0,a man,one man\n"})
     refused("stsb", tmp_path, r"sts-test.csv: 1 rows are not two sentences and a score")
-
-
-def test_sick_by_hand_and_other_header(tmp_path: Path) -> None:
     path, header = (
         "SICK/SICK_test_annotated.txt",
         "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n",
