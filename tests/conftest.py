@@ -22,6 +22,7 @@ from tests.support.shard_making import encoded
 
 pytest_plugins = [
     "tests.integration.postgres",
+    "tests.support.evaluation_fixtures",
     "tests.support.language_folders",
 ]
 

@@ -13,8 +13,7 @@ import pytest
 from flows.sweep import create_automation
 from tests.support.dvc_project import ran
 from tests.support.held_stages import command_line, wait_until_gone
-from tests.support.prefect_stack import prefect_stack
-from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, make_waiting_project
+from tests.support.prefect_stack import STAGES, WAITING, has_ended, let_go, make_waiting_project, prefect_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 

@@ -11,8 +11,7 @@ import pytest
 from prefect.artifacts import Artifact
 
 from tests.support.dvc_project import ran
-from tests.support.prefect_stack import prefect_stack
-from tests.support.waiting_project import STAGES, WAITING, has_ended, let_go, make_waiting_project
+from tests.support.prefect_stack import STAGES, WAITING, has_ended, let_go, make_waiting_project, prefect_stack
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(1800)]
 AWAY_S = float(os.environ.get("CLIPTUNE_TEST_AWAY_S", "0"))

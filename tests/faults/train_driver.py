@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import redirect_stderr
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -21,6 +24,7 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from components.core.compute import checkpoint
 from components.core.compute.checkpoint import Checkpoints
 from components.core.compute.distributed import World, join_world
 from components.core.system.errors import run_command
@@ -31,7 +35,6 @@ from components.training.engine.run import LoopOptions, Run
 from components.training.methods.contract.method import Optimisation
 from components.training.rows.batches import CachedFeatures, Sampler, TableSource, Texts
 from tests.conftest import TINY
-from tests.faults.write_faults import FAULTS
 from tests.support.params import profile_text
 from tests.support.synthetic_training import WORDS, Subject, subject
 
@@ -105,6 +108,62 @@ def _noisy(losses: dict[str, Tensor]) -> dict[str, Tensor]:
 def _wobble(found: Subject) -> float:
     """A small number that differs from weights to weights."""
     return float(torch.cat([weights.flatten() for weights in found.trained.values() if weights.ndim < 2]).sin().mean())
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+    _die()
+
+
+def _after(writer: str, place: int, fault: Callable[[Path], None], name: str) -> None:
+    """Call `fault` after `writer` of the checkpoint called `name`; its argument number `place` is the path."""
+    write: Callable[..., None] = getattr(checkpoint, writer)
+
+    def wrapped(*arguments: Any) -> None:
+        path: Path = arguments[place]
+        write(*arguments)
+        if path.parent.name.startswith(f".{name}."):
+            fault(path)
+
+    mock.patch.object(checkpoint, writer, wrapped).start()
+
+
+def _before_rename(name: str) -> None:
+    replace = os.replace
+
+    def wrapped(source: Path, target: Path) -> None:
+        if target.name == name:
+            _die()
+        replace(source, target)
+
+    mock.patch.object(os, "replace", wrapped).start()
+
+
+def _half_removed(name: str) -> None:
+    remove = shutil.rmtree
+
+    def wrapped(folder: Path | str, **options: Any) -> None:
+        path = Path(folder)
+        if path.exists() and (path.name == name or path.name.startswith(f".{name}.")):
+            next(path.iterdir()).unlink()
+            _die()
+        remove(path, **options)
+
+    mock.patch.object(shutil, "rmtree", wrapped).start()
+
+
+FAULTS: dict[str, Callable[[str], None]] = {
+    "half of the tensors": lambda name: _after("save_file", 1, _halve, name),
+    "no facts": lambda name: _after("save_file", 1, lambda _: _die(), name),
+    "facts": lambda name: _after("write_json", 0, lambda _: _die(), name),
+    "no rename": _before_rename,
+    "half removed": _half_removed,
+}
+"""Faults of writing a checkpoint; each is armed with the name of the folder that it strikes."""
 
 
 def forked(

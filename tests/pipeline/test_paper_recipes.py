@@ -13,10 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from components.captions import synthesize
-from components.cli import app
 from components.core.settings import Counts, Settings
 from components.core.system.checking import load_checked
 from components.core.system.profiles import fits_any_dataset, profile_names, profile_text
@@ -28,6 +26,7 @@ from components.training.base.published import published_weights
 from tests.support.documented import REPO, block_lines
 from tests.support.params import copy_profiles
 from tests.support.published import csv_text
+from tests.support.typed import cliptune
 from tests.unit.data.sources.published_folders import captions, picture, write_coco_karpathy, write_pictures
 from tests.unit.data.test_sets.writing import write_files
 
@@ -107,8 +106,7 @@ def applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def apply(recipe: str) -> Settings:
         for command in (part for part in recipe.split(" && ") if part.startswith("cliptune profile apply")):
-            done = CliRunner().invoke(app, shlex.split(command)[1:])
-            assert done.exit_code == 0, f"{command}: {done.output}"
+            cliptune(*shlex.split(command)[1:])
         return load_checked()
 
     return apply

@@ -21,12 +21,21 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_KEY, PREFECT_A
 
 from infra.services import is_healthy
 from infra.stack import environment
+from tests.flows.conftest import Project
+from tests.support.dvc_project import REPO, make_project
 from tests.support.ports import free_ports
 from tests.support.waiting import started, stop, wait_until
 
-REPO = Path(__file__).parents[2]
 UP_WITHIN_S = 600.0
 POOL = "local"
+WAITING = "train@paraclip"
+STAGES = {"prepare": [], "evaluate@base": ["prepare"], WAITING: ["prepare"], "evaluate@paraclip": [WAITING]}
+_WAITS = f"""
+import time
+while name == "{WAITING}" and Path("wait").exists():
+    time.sleep(0.02)
+Path(f"{{name}}.ended").touch()
+"""
 
 
 @dataclass
@@ -124,3 +133,27 @@ def prefect_stack(folder: Path) -> Iterator[PrefectStack]:
         ends.callback(lambda: [stop(process) for process in reversed(stack.running.values())])
         stack.start_server()
         yield stack
+
+
+def make_waiting_project(folder: Path) -> None:
+    """Write a project for the flow `train-paraclip`, and its scores: no stage takes time but one, until `let_go`."""
+    make_project(folder, STAGES)
+    work = folder / "work.py"
+    work.write_text(work.read_text() + _WAITS)
+    (folder / "wait").touch()
+    (folder / "flows").symlink_to(REPO / "flows")
+    raw = yaml.safe_load((folder / "params.yaml").read_text())
+    raw["methods"]["other"] = {"method": "paraclip", "train_data": "data/validated/paraclip"}
+    # Nothing scores the third, so that the flow neither compares nor promotes.
+    raw["compare_encoders"] = ["base", "paraclip", "other"]
+    (folder / "params.yaml").write_text(yaml.safe_dump(raw))
+    Project(folder).score("base", "paraclip")
+
+
+def let_go(folder: Path) -> None:
+    """End the wait, now and in later runs."""
+    (folder / "wait").unlink()
+
+
+def has_ended(folder: Path, stage: str) -> bool:
+    return (folder / f"{stage}.ended").exists()

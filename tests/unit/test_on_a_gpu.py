@@ -53,7 +53,6 @@ from components.training.base import base, fitted, published
 from components.training.base.fitted import trunk_features
 from research.experiments import embedding_geometry
 from research.experiments.parts import classes
-from tests.support.evaluation_fixtures import folders, make_settings, vectors  # noqa: F401
 from tests.support.index_making import make_index
 from tests.support.toy_context import colour_image
 
@@ -133,12 +132,7 @@ class Place:
 
 
 @pytest.fixture
-def place(
-    tmp_path: Path,
-    tiny_encoder: Encoder,
-    folders: Folders,  # noqa: F811
-    make_settings: Callable[..., Settings],  # noqa: F811
-) -> Place:
+def place(tmp_path: Path, tiny_encoder: Encoder, folders: Folders, make_settings: Callable[..., Settings]) -> Place:
     folder = tmp_path / "place"
     tiny_encoder.save(folders.models / "base")
     tiny_encoder.save(folder / "models" / "base")

@@ -13,12 +13,10 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from components.captions.prompting.readers import short_captions
 from components.captions.prompting.tasks import find_task
 from components.captions.validation.rules.tables import synthesised_tables
-from components.cli import app
 from components.cli.doctor import CHECKS
 from components.cli.doctor.check import examine, read_installation
 from components.cli.edited_params import overlaid, write
@@ -32,6 +30,7 @@ from components.training.methods.contract.method import Optimisation
 from components.training.methods.registry import find_entry
 from components.training.rows.tables import input_files
 from tests.support.params import REPO, copy_profiles
+from tests.support.typed import cliptune
 
 TABLES = {"caption_queries.parquet", "paraphrase_queries.parquet"}
 """Test sets of source `folder`; the second needs paraphrases by humans."""
@@ -220,8 +219,7 @@ def test_a_profile_of_another_base_is_applied_and_planned(
     for file in ("params.yaml", "dvc.yaml"):
         shutil.copy(REPO / file, tmp_path)
     copy_profiles(tmp_path)
-    dry = CliRunner().invoke(app, ["profile", "apply", name, "--dry-run", "--diff"])
-    assert (dry.exit_code, f"+  name: {name}" in dry.output) == (0, True), dry.output
+    assert f"+  name: {name}" in cliptune("profile", "apply", name, "--dry-run", "--diff")
     write(overlaid(name))
     settings = load_settings()
     check(settings)

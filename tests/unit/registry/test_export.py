@@ -31,7 +31,6 @@ from components.training.base.base import run as base
 from components.training.base.published import folder_encoder
 from components.training.new_text_towers import with_language_tower
 from tests.conftest import TINY
-from tests.support.evaluation_fixtures import folders, make_settings, stub, vectors  # noqa: F401
 from tests.support.open_clip_folders import FAMILIES, write_folder
 from tests.support.shard_making import encoded
 from tests.support.typed import cliptune
@@ -220,10 +219,10 @@ def test_an_output_that_cannot_be_written_is_named_before_the_export(
 
 
 def test_the_loss_with_rounded_texts_is_reported(
-    stub: Any,  # noqa: F811
-    vectors: dict[str, Sequence[float]],  # noqa: F811
-    folders: Folders,  # noqa: F811
-    make_settings: Callable[..., Settings],  # noqa: F811
+    stub: Any,
+    vectors: dict[str, Sequence[float]],
+    folders: Folders,
+    make_settings: Callable[..., Settings],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
