@@ -47,6 +47,7 @@ class CardSubject:
 def model_card(subject: CardSubject, settings: Settings) -> str:
     """The card as Markdown; the shortest and most important parts come first, because the registry may truncate it."""
     sidecar, decision = subject.sidecar, subject.decision
+    rules = [f"- {rule.name}: {rule.reason}" for rule in decision.rules]
     parts = [
         f"# {decision.model}: {sidecar.name}",
         f"Text and image encoder {sidecar.model}, {sidecar.embed_dim} dimensions, up to {sidecar.context_length} "
@@ -61,14 +62,9 @@ def model_card(subject: CardSubject, settings: Settings) -> str:
         "## Prompts\n\n" + _prompts(sidecar),
         "## Settings\n\n" + f"`{json.dumps(sidecar.settings, sort_keys=True)}`",
         "## Origin\n\n" + _origin(subject),
-        "## Decision\n\n" + "\n".join(_decision(decision)),
+        "## Decision\n\n" + "\n".join(rules + [f"- looks at these test data: {decision.look}"] * bool(decision.look)),
     ]
     return "\n\n".join(parts) + "\n"
-
-
-def _decision(decision: Decision) -> list[str]:
-    lines = [f"- {rule.name}: {rule.reason}" for rule in decision.rules]
-    return lines + ([f"- looks at these test data: {decision.look}"] if decision.look else [])
 
 
 def _shown(subject: CardSubject, primary: str) -> str:

@@ -65,7 +65,11 @@ def check_name(name: str) -> None:
         return
     if colon:
         if not model.endswith(".json"):
-            choose(_open_clip_models(), model, f"--encoder '{name}': open_clip's model")
+            spec = importlib.util.find_spec("open_clip")
+            places = (spec.submodule_search_locations or ()) if spec else ()
+            folders = [*(Path(place) / "model_configs" for place in places), _OWN_MODELS]
+            models = sorted(path.stem for folder in folders for path in folder.glob("*.json"))
+            choose(models, model, f"--encoder '{name}': open_clip's model")
         return
     if name in (made := _made_here()):
         raise InputError(
@@ -73,12 +77,6 @@ def check_name(name: str) -> None:
             "running, wait for its end"
         )
     raise InputError(f"--encoder '{name}' is unknown: give {_FORMS}")
-
-
-def _open_clip_models() -> list[str]:
-    spec = importlib.util.find_spec("open_clip")
-    folders = [Path(place) / "model_configs" for place in (spec.submodule_search_locations or ())] if spec else []
-    return sorted(path.stem for folder in (*folders, _OWN_MODELS) for path in folder.glob("*.json"))
 
 
 def _made_here() -> dict[str, str]:

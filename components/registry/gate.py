@@ -77,14 +77,18 @@ def judge(
     """
     same = _same_data(candidate.report, incumbent.report)
     guards = policy.active_guards.items()
+    tables = policy.require_valid_tables
+    valid = "the training captions passed validation" if tables else "promote.require_valid_tables names no table"
+    version = evidence.rolled_back
+    rolled_back = (f"version {version} has these weights and was rolled back",) if version else ()
     return (
         same,
         *(_scored(candidate.report, benchmark) for benchmark in policy.require_benchmarks),
         *([_primary(candidate, incumbent, policy, errors)] if same.passed else []),
         *(_guard(candidate, incumbent, name, loss) for name, loss in guards if same.passed),
-        _faultless("validation", evidence.validation_faults, _valid(policy.require_valid_tables)),
+        _faultless("validation", evidence.validation_faults, valid),
         _faultless("provenance", evidence.provenance_faults, "commit, data hashes and training run are known"),
-        _not_rolled_back(evidence.rolled_back),
+        _faultless("history", rolled_back, "these weights were never rolled back"),
         *([] if policy.min_reviewed is None else [_reviewed(evidence.reviewed, policy.min_reviewed)]),
     )
 
@@ -162,10 +166,6 @@ def _wanted(found: Estimate, bound: float, shown: str, errors: float | None = No
     return f"{line}; if the measured value is the truth, about {found.units_for(found.value - bound, errors):,} show it"
 
 
-def _valid(tables: Sequence[str]) -> str:
-    return "the training captions passed validation" if tables else "promote.require_valid_tables names no table"
-
-
 def _same_data(candidate: Report, incumbent: Report) -> RuleVerdict:
     same = (candidate.data_hash, candidate.protocol) == (incumbent.data_hash, incumbent.protocol)
     reason = (
@@ -190,11 +190,6 @@ def _scored(candidate: Report, benchmark: str) -> RuleVerdict:
 
 def _faultless(name: str, faults: tuple[str, ...], fine: str) -> RuleVerdict:
     return RuleVerdict(name=name, passed=not faults, reason="; ".join(faults) or fine)
-
-
-def _not_rolled_back(version: str) -> RuleVerdict:
-    fault = f"version {version} has these weights and was rolled back"
-    return _faultless("history", (fault,) if version else (), "these weights were never rolled back")
 
 
 def _reviewed(reviewed: Reviewed | None, least: float) -> RuleVerdict:

@@ -43,19 +43,15 @@ def sweep_runs(dry_run: bool) -> list[SweepFinding]:
     if nothing_tracked():
         return []
     client = make_client()
-    findings = _send_spooled(client, dry_run)
+    runs = [offline_spool.run_of(path) for path in offline_spool.waiting()] if dry_run else offline_spool.send(client)
+    away = ("its server was unavailable", "missing records sent")
+    findings = [SweepFinding(_PLACE, f"run {run}", *away) for run in runs]
     spooled_runs = {offline_spool.run_of(path) for path in offline_spool.waiting()}
     for run in _running(client):
         owner = run.data.tags.get(OWNER, "")
         if run.info.run_id not in spooled_runs and owner and is_gone(owner):
             findings.append(_end(client, run, owner, dry_run))
     return findings
-
-
-def _send_spooled(client: MlflowClient, dry_run: bool) -> list[SweepFinding]:
-    """Send the ends and evaluations of runs whose server was unavailable."""
-    runs = [offline_spool.run_of(path) for path in offline_spool.waiting()] if dry_run else offline_spool.send(client)
-    return [SweepFinding(_PLACE, f"run {run}", "its server was unavailable", "missing records sent") for run in runs]
 
 
 def _end(client: MlflowClient, run: Any, owner: str, dry_run: bool) -> SweepFinding:

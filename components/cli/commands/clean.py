@@ -76,9 +76,16 @@ def clean(
     if Kind.OUTPUTS in places:
         _remove_outputs(stages)
     if Kind.ANSWERS in places:
-        _adopt_reviews()
+        from components.core.settings import load_settings
+        from components.registry.reviews import Reviews
+
+        # Reviews that an earlier version kept among the answers are copied.
+        Reviews(load_settings().synthesize.store).close()
     for path in [path for paths in places.values() for path in paths]:
-        _remove(path)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     say(f"removed {total}")
 
 
@@ -103,14 +110,6 @@ def _remove_outputs(stages: Sequence[Stage]) -> None:
                 stage.remove_outs(force=True)
     except LockError:
         raise InputError("dvc or a stage is at work on the outputs: wait until it ends") from None
-
-
-def _adopt_reviews() -> None:
-    """Copy reviews that an earlier version kept among the answers."""
-    from components.core.settings import load_settings
-    from components.registry.reviews import Reviews
-
-    Reviews(load_settings().synthesize.store).close()
 
 
 def _places(stages: Iterable[Stage]) -> dict[Kind, list[Path]]:
@@ -149,13 +148,6 @@ def _size(path: Path) -> int:
     """Bytes of a file, or of all files below a folder."""
     below = path.rglob("*") if path.is_dir() and not path.is_symlink() else [path]
     return sum(file.lstat().st_size for file in below if file.is_symlink() or file.is_file())
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
 
 
 @in_project

@@ -14,7 +14,7 @@ from components.core.system.errors import InputError
 from components.core.system.project import in_project, require_project
 
 if TYPE_CHECKING:
-    from components.training.tuning.mixes import MixSearchResult
+    pass
 
 profile = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Overlays of params.yaml in infra/profiles/.")
 _Name = Annotated[str, typer.Argument(help="A file of infra/profiles/, without .yaml.")]
@@ -231,7 +231,8 @@ def tune_mix(
     print_rows(("metrics", "mix", "best", "encoder"), rows, _SHOWN, ("mix", "best"))
     say(f"{outcome.trials} mixes; largest shortfall of the chosen one {100 * outcome.shortfall:.1f}")
     if write:
-        _write_mix(name, outcome)
+        encoders = [*dict.fromkeys([*settings.compare_encoders, name])]
+        _write_blocks({"mixes": {name: outcome.mix.model_dump(mode="json")}, "compare_encoders": encoders}, name)
     else:
         mix, weights = outcome.mix, ", ".join(map(str, outcome.mix.weights))
         say(f"for params.yaml, with {name} in compare_encoders (or use --write):")
@@ -247,14 +248,6 @@ def _check_mix(name: str, members: list[str]) -> None:
         raise InputError("give two or more encoders to mix, each once: --from paraclip --from semclip")
     for first, second in pairwise(members):
         check_names(settings_with(None, {"mixes": {name: {"a": first, "b": second, "weights": [0.5, 0.5]}}}))
-
-
-def _write_mix(name: str, outcome: MixSearchResult) -> None:
-    from components.core.settings import load_settings
-
-    encoders = list(load_settings().compare_encoders)
-    mix = outcome.mix.model_dump(mode="json")
-    _write_blocks({"mixes": {name: mix}, "compare_encoders": [*encoders, *({name} - set(encoders))]}, name)
 
 
 def _write_blocks(blocks: dict[str, Any], name: str) -> None:

@@ -75,19 +75,14 @@ def render(template: str, folder: Path = _TEMPLATES, **content: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    shared = {"asset": _asset, "plotly": _plotly, "signed": signed, "span_text": span_text}
-    return environment.get_template(template).render(**shared, **content)
+    shared = {"asset": lambda name: Markup((_TEMPLATES / name).read_text("utf-8")), "plotly": _plotly}
+    return environment.get_template(template).render(**shared, signed=signed, span_text=span_text, **content)
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a page or a table completely or not at all."""
     with atomic_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
-
-
-def _asset(name: str) -> Markup:
-    """A style or script of this package."""
-    return Markup((_TEMPLATES / name).read_text("utf-8"))
 
 
 def _plotly() -> Markup:

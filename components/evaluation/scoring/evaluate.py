@@ -68,6 +68,8 @@ def score_all(
     context = ProjectContext(under_test, folders.evaluation, options.top_k, *gallery)
     with computing_on(under_test.device):
         scores, results = score(benchmarks, context, options)
+    # Who wrote the test queries, if a language model did.
+    written = next((path.parent for path in tables if (path.parent / SUMMARY).is_file()), None)
     report = Report(
         encoder=under_test.name,
         protocol=" ".join(_protocol(benchmark, scores) for benchmark in benchmarks),
@@ -75,7 +77,7 @@ def score_all(
             *(part for path in (folders.test_pairs, *tables) for part in (path.name, file_hash(path)))
         ),
         encoder_sha256=under_test.sha256,
-        test_queries=_written(tables),
+        test_queries="" if written is None else str(read_summary(written) or ""),
         metrics=results,
     )
     return report, scores
@@ -146,12 +148,6 @@ def _protocol(benchmark: ProjectBenchmark, scores: Scores) -> str:
     """Name and version; `+pictures` if intervals resample pictures, because a picture has several queries."""
     resampled = any(name.startswith(benchmark.name) for name in scores.pictures)
     return f"{benchmark.name}={benchmark.version}{'+pictures' if resampled else ''}"
-
-
-def _written(tables: Sequence[Path]) -> str:
-    """Who wrote the test queries of these tables, if a language model did."""
-    folder = next((path.parent for path in tables if (path.parent / SUMMARY).is_file()), None)
-    return str(read_summary(folder) or "") if folder is not None else ""
 
 
 def print_report(report: Report) -> None:

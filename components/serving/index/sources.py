@@ -119,10 +119,6 @@ def _further(row: Mapping[str, Any], image: str, fields: RowFields) -> dict[str,
     }
 
 
-def _are_shards(given: str) -> bool:
-    return is_remote(given) or given.endswith(".tar") or "{" in given or bool(shards_in(Path(given)))
-
-
 def _open_shards(given: str, encoder: EncoderUnderTest | None, settings: Prepare) -> Opened:
     embedding, tower, dim = _tower_of(encoder, f"it embeds the pictures in {given}")
     shards, fields = find_shards(shards_in(Path(given)) or given, ShardFiles()), _fields_of(settings)
@@ -320,7 +316,10 @@ SOURCES = {
     "folder": ImageSource(_is_folder, _open_folder),
     "index": ImageSource(lambda given: (Path(given) / FACTS).is_file(), _open_index),
     "project": ImageSource(lambda given: all(folder.is_dir() for folder in _project_folders(given)), _open_project),
-    "shards": ImageSource(_are_shards, _open_shards),
+    "shards": ImageSource(
+        lambda given: is_remote(given) or given.endswith(".tar") or "{" in given or bool(shards_in(Path(given))),
+        _open_shards,
+    ),
 }
 
 

@@ -133,17 +133,13 @@ def with_typing_errors(text: str, count: int) -> list[str]:
     rng = random.Random(f"typos-{text}")
     wrong: dict[str, None] = {}
     while len(wrong) < count:
-        changed = _with_error(text, rng)
+        kind = rng.choice(("insert", "leave out", "replace"))
+        place = rng.choice([place for place, character in enumerate(text) if not character.isspace()])
+        letter = "" if kind == "leave out" else rng.choice(string.ascii_lowercase)
+        changed = text[:place] + letter + text[place + (kind != "insert") :]
         if changed != text:
             wrong[changed] = None
     return list(wrong)
-
-
-def _with_error(text: str, rng: random.Random) -> str:
-    kind = rng.choice(("insert", "leave out", "replace"))
-    place = rng.choice([place for place, character in enumerate(text) if not character.isspace()])
-    letter = "" if kind == "leave out" else rng.choice(string.ascii_lowercase)
-    return text[:place] + letter + text[place + (kind != "insert") :]
 
 
 _FIRST = "the earlier image of the test split first"
