@@ -150,9 +150,7 @@ def test_no_room_for_the_encoder(disk: SmallDisk, tmp_path: Path, raw_params: di
     assert set(_hashes(models / "paraclip")) == {"encoder.safetensors", "encoder.json", "run.json"}
 
 
-def test_the_disk_fills_up_during_a_run_or_before_its_record(
-    disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
+def test_a_full_disk_in_a_run_or_before_its_record(disk: SmallDisk, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     if not disk.real:
         pytest.skip("SQLite distinguishes a full disk from a limit on file sizes: this needs the right to mount one")
     project = disk.folder / "project"

@@ -106,9 +106,7 @@ def test_the_training_continues_and_the_restarted_server_receives_everything(tmp
     assert not list(project.glob("state/unsent/*"))
 
 
-def test_without_the_server_the_training_ends_well_and_the_next_run_sends_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_server_it_ends_and_the_next_run_sends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project, (port,), epochs = tmp_path / "project", free_ports(1), 15
     server = (port, tmp_path / "server", f"sqlite:///{tmp_path / 'server' / 'mlflow.db'}")
     with tracking_server(*server) as address:

@@ -80,9 +80,7 @@ def test_a_dry_run_only_shows_the_verdict_and_consent_promotes_and_names_its_giv
 
 @pytest.mark.usefixtures("gate")
 @pytest.mark.parametrize("answers", [True, False])
-def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
-    answers: bool, project: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_consent_only_the_reason_is_kept(answers: bool, project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     withdrawn: list[Decision] = []
     monkeypatch.setattr(flows.promote, "withdraw", withdrawn.append)
     if answers:
@@ -97,9 +95,7 @@ def test_without_consent_nothing_is_promoted_and_the_reason_is_kept(
     assert record.rules[-1].reason == ("Ada: wrong world" if answers else nobody)
 
 
-def test_consent_is_for_one_candidate(
-    project: Any, gate: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consent_is_for_a_candidate(project: Any, gate: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.promote, "withdraw", lambda _: None)
     gate[:] = [{}, {"encoder_sha256": "another"}]
     with pytest.raises(InputError, match="is no longer the best candidate"):
@@ -133,9 +129,7 @@ def test_one_unavailable_system_does_not_stop_the_sweep(monkeypatch: pytest.Monk
     assert [row["subject"] for row in json.loads(table)] == [finding.subject]
 
 
-def test_the_lock_file_and_a_dirty_tree_are_kept_with_both_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lock_and_a_dirty_tree_are_kept_with_both_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect import flow, get_client
     from prefect.runtime import flow_run
 

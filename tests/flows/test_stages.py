@@ -126,9 +126,7 @@ def _repro() -> None:
 
 
 @pytest.mark.integration
-def test_locks_that_block_for_ever_end_the_stage_and_those_of_dead_processes_do_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_for_ever_ends_the_stage_a_dead_ones_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _hasten(monkeypatch)
     make_project(tmp_path, {"prepare": []}, seconds=0)
     monkeypatch.chdir(tmp_path)

@@ -106,9 +106,7 @@ def test_a_method_that_fails_stops_no_other_and_the_next_run_goes_on_from_there(
 
 
 @with_server
-def test_transient_faults_are_retried_and_the_flow_waits_for_locks(
-    project: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_transient_faults_are_retried_and_locks_waited_for(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(flows.stages.run_stage, "retry_delay_seconds", [0])
     monkeypatch.setattr(flows.stages, "PAUSE", 0.0)
     once = "first = Path(f'{{stage}}.tried'); tried = first.exists(); first.touch(); tried or sys.exit({!r})"

@@ -158,9 +158,7 @@ def test_an_index_in_a_database_gets_a_better_encoder_and_keeps_its_vectors(
     assert product.content() == before
 
 
-def test_what_postgresql_refuses_is_one_line(
-    pgvector_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_refusals_in_one_line(pgvector_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     url = pgvector_server.new_database()
     with psycopg.connect(url) as connection:

@@ -159,9 +159,7 @@ def test_typing_compares_and_the_address_keeps_it(browser: Any, address: str, ex
         assert (seen.console, seen.errors) == ([], [])
 
 
-def test_a_picture_opens_with_its_hostile_caption_as_text_and_finds_similar_ones(
-    browser: Any, address: str, explored: Explored
-) -> None:
+def test_a_picture_opens_with_hostile_text_and_finds_similar(browser: Any, address: str, explored: Explored) -> None:
     with opened(browser, f"{address}?q=a+dog&k=5", DESK, "light") as seen:
         page = seen.page
         first = page.locator(".hit").first

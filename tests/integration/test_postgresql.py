@@ -94,9 +94,7 @@ def test_opening_a_store_waits_while_another_process_makes_its_tables(postgres_u
     assert opened[0].count() == 0
 
 
-def test_workers_with_the_same_rows_in_different_orders_do_not_deadlock(
-    postgres_server: PostgresServer, postgres_url: str
-) -> None:
+def test_workers_with_rows_in_other_orders_do_not_deadlock(postgres_server: PostgresServer, postgres_url: str) -> None:
     wanted = requests(400)
     GenerationStore(postgres_url).close()
 
@@ -180,9 +178,7 @@ def test_one_of_several_collections_is_read_and_a_shared_table_pointed_out(url: 
     assert look(f"{url}?table=store&where={where}", "document").rows == 50
 
 
-def test_rows_without_a_vector_keys_that_are_not_unique_and_options_of_libpq(
-    url: str, tmp_path: Path, pgvector_server: PostgresServer
-) -> None:
+def test_rows_without_vectors_double_keys_and_libpq(url: str, tmp_path: Path, pgvector_server: PostgresServer) -> None:
     items = f"{url}?table=items&key="
     for key, message in (
         ("sku", "column sku is NULL in 3 rows: name another by key=COLUMN"),
@@ -200,9 +196,7 @@ def test_rows_without_a_vector_keys_that_are_not_unique_and_options_of_libpq(
     assert look(url.replace("postgresql", "postgresql+psycopg") + "?table=items&key=n").rows == 100
 
 
-def test_rows_that_are_written_meanwhile_are_not_in_the_copy(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_written_meanwhile_are_not_in_the_copy(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with psycopg.connect(url) as connection:
         connection.execute("UPDATE items SET embedding = ARRAY[n, 1]::real[]::vector")
     columns = copying._columns

@@ -67,9 +67,7 @@ def test_a_folder_is_uploaded_whole_and_listed_in_pages(bucket: str, tmp_path: P
         ({"AWS_ENDPOINT_URL_S3": "nowhere"}, r"is out of reach \(Invalid endpoint"),
     ],
 )
-def test_a_fault_is_reported_in_one_line(
-    environment: dict[str, str], message: str, bucket: str, monkeypatch: Any
-) -> None:
+def test_a_fault_is_told_in_one_line(environment: dict[str, str], message: str, bucket: str, monkeypatch: Any) -> None:
     for key, value in ({"AWS_MAX_ATTEMPTS": "2", "AWS_EC2_METADATA_DISABLED": "true"} | environment).items():
         monkeypatch.setenv(key, value)
     with pytest.raises(InputError, match=message) as caught:

@@ -157,9 +157,7 @@ def _by_open_clip(folder: str, texts: list[str], files: list[Path]) -> tuple[Vec
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_family_becomes_a_champion_whose_served_vectors_are_open_clips(
-    family: str, tmp_path: Path, track_in: Callable[[Path], None]
-) -> None:
+def test_a_familys_champion_serves_its_vectors(family: str, tmp_path: Path, track_in: Callable[[Path], None]) -> None:
     torch.manual_seed(0)
     track_in(tmp_path)
     first_commit(tmp_path)

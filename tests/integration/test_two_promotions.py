@@ -86,9 +86,7 @@ def _decision(process: subprocess.Popen[str]) -> dict[str, Any]:
     return found
 
 
-def test_exactly_one_wins_and_the_other_names_the_reason(
-    project: Project, store: str, tmp_path: Path, raw_params: dict[str, Any]
-) -> None:
+def test_one_wins_the_other_says_why(project: Project, store: str, tmp_path: Path, raw_params: dict[str, Any]) -> None:
     folders = [_checkout(name, tmp_path / name, raw_params) for name in ("paraclip", "other")]
     processes = [_promoting(folder, folder / "go") for folder in folders]
     for folder, process in zip(folders, processes, strict=True):

@@ -77,9 +77,7 @@ def test_every_prompt_task_asks_and_one_is_answered(capsys: pytest.CaptureFixtur
     assert "read as: None" not in shown
 
 
-def test_without_a_name_an_example_lists_the_names(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_examples_list_their_names(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("method", "benchmark", "source", "prompt_task"):
         path = str(EXAMPLES / f"{name}.py")
         monkeypatch.setattr(sys, "argv", [path])

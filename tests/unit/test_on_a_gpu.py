@@ -227,17 +227,13 @@ ENTRIES = (_evaluate, _published, _serve, _index, _explore, _export, _base, _tru
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.__name__.strip("_"))
-def test_it_computes_on_the_gpu_that_was_chosen(
-    entry: Callable[[Place], Any], place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chosen_gpu_computes(entry: Callable[[Place], Any], place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with gpus(monkeypatch) as fetched_from:
         entry(place)
     assert set(fetched_from) == {torch.device(GPU)}
 
 
-def test_base_computes_on_the_device_of_the_settings(
-    place: Place, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_base_computes_on_its_device(place: Place, tiny_encoder: Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its towers are built and fitted, so they cannot be fake."""
     devices = list[str]()
     visual = nn.Module()

@@ -80,9 +80,7 @@ def test_a_profile_without_a_dataset_replaces_nothing_of_another_dataset(params:
     assert "params.yaml was of dataset 'mine', whose values that profile 'else' does not set remain" in notice
 
 
-def test_profile_methods_keeps_models_numbers_of_captions_and_learning_rates_of_a_shop(
-    params: Path, tmp_path: Path
-) -> None:
+def test_profile_methods_keeps_models_captions_and_learning_rates_of_a_shop(params: Path, tmp_path: Path) -> None:
     shipped = params.read_text("utf-8")
     profiles = shutil.copytree(REPO / "infra/profiles", tmp_path / "profiles")
     llm = "llms: {mine: {engine: server, urls: ['http://127.0.0.1:9/v1'], model: m}}, default_llm: mine"
@@ -193,9 +191,7 @@ def test_the_written_text_has_the_settings_that_stages_read_from_a_profile(monke
             assert parsed_settings(overlaid(name, more=more), name) == settings_with(name, more), name
 
 
-def test_a_profile_changes_only_its_values_and_drops_the_comments_above_replaced_ones(
-    params: Path, tmp_path: Path
-) -> None:
+def test_a_profile_changes_its_values_and_drops_the_comments_above_replaced_ones(params: Path, tmp_path: Path) -> None:
     profiles = _profile(tmp_path, "dataset: {name: mine}\nprepare: {counts: {test: 7}}\n")
     before = params.read_text()
     text = overlaid("mine", params, profiles)

@@ -66,9 +66,7 @@ def test_skypilot_takes_its_file() -> None:
         (True, 143, "CANCELLED", False),
     ],
 )
-def test_a_stopped_job_is_queued_again(
-    preempted: bool, status: int, state: str, requeued: bool, tmp_path: Path
-) -> None:
+def test_a_stopped_job_queues_again(preempted: bool, status: int, state: str, requeued: bool, tmp_path: Path) -> None:
     step = f"trap 'exit {status}' TERM; touch begun; for _ in $(seq 300); do sleep 0.1; done"
     environment = _programs(
         tmp_path,
@@ -86,9 +84,7 @@ def test_a_stopped_job_is_queued_again(
 
 
 @pytest.mark.parametrize(("given", "ranks"), [({"SLURM_GPUS_PER_NODE": "h100:8"}, 8), ({"RANKS": "2"}, 2), ({}, 1)])
-def test_each_machine_is_told_its_ranks_and_runs_no_part_of_a_name(
-    given: dict[str, str], ranks: int, tmp_path: Path
-) -> None:
+def test_a_machine_has_its_ranks_and_runs_no_part_of_a_name(given: dict[str, str], ranks: int, tmp_path: Path) -> None:
     echo = 'echo "$PET_NPROC_PER_NODE $PET_NODE_RANK $*"'
     environment = _programs(tmp_path, srun='shift\nexec "$@"', python=echo, scontrol="echo here") | given
     environment |= {"PYTHON": "python", "SLURM_NNODES": "2", "SLURM_NODEID": "1"}

@@ -238,9 +238,7 @@ def test_every_licence_names_its_subject() -> None:
             assert re.fullmatch(r"(?!(MIT|BSD|Apache|CC BY|GPL)[-A-Z0-9. ]*,)[^,]+, .+", entry), entry
 
 
-def test_missing_data_is_named_with_the_fix(
-    projects: dict[str, Path], load: Load, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_fix_for_missing_data(projects: dict[str, Path], load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

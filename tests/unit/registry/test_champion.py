@@ -158,9 +158,7 @@ def champion(project: Any) -> Any:
 
 
 @pytest.mark.parametrize("how", ["gone", "no weights", "other weights", "other results"])
-def test_a_champion_without_its_files_is_restored_from_its_encoder(
-    champion: Any, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_champion_without_files_is_restored(champion: Any, how: str, caplog: pytest.LogCaptureFixture) -> None:
     before = file_hash(_files() / "artifacts/encoder/encoder.safetensors")
     _break(how, _files())
     assert "cliptune promote" in _doctor(champion)

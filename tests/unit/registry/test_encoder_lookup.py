@@ -93,9 +93,7 @@ def test_a_training_run(tmp_path: Path, saved: Path, settings: object, track_in:
         find_encoder("text-encoder@champion")
 
 
-def test_unknown_names_are_refused_and_the_stage_of_a_missing_encoder_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_names_are_refused_and_missing_stages_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, message in {
         "no-such-thing": "--encoder 'no-such-thing' is unknown: give an encoder's folder",

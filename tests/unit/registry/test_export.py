@@ -84,9 +84,7 @@ def test_features_are_the_same_in_the_library_and_when_read_back(
         assert found.encoder.sidecar.quick_gelu == encoder.sidecar.quick_gelu
 
 
-def test_an_export_of_only_texts_or_with_damaged_weights_is_not_read_back(
-    tmp_path: Path, language_folders: dict[str, Path]
-) -> None:
+def test_exports_of_texts_or_damaged_weights_are_not_read(tmp_path: Path, language_folders: dict[str, Path]) -> None:
     assert set(EXPORTED) == set(format_names()) - {"onnx", "onnx_int8", "vllm"}
     encoder = with_language_tower(_encoder(), str(language_folders["bert"]), "finetuned")
     write_checked(encoder, find_format("sentence_transformers"), tmp_path / "language")
@@ -197,9 +195,7 @@ def _run(encoder: str, output: str, format_name: str = "open_clip", code: int = 
     return cliptune("export", "--encoder", encoder, "--format", format_name, "--output", output, code=code)
 
 
-def test_an_output_that_cannot_be_written_is_named_before_the_export(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unwritable_output_is_named_before_the_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other refusals are tested in `tests/unit/cli/test_quick.py`."""
     monkeypatch.chdir(tmp_path)
     Path("models/mine").mkdir(parents=True)
@@ -257,9 +253,7 @@ def test_a_prefix_with_objects_is_not_exported_to(monkeypatch: pytest.MonkeyPatc
     assert listed == ["s3://bucket/ours/", "s3://bucket/ours/", "s3://bucket/new/"]
 
 
-def test_a_hugging_face_tower_of_a_local_folder_is_exported_with_its_files(
-    tmp_path: Path, language_folders: dict[str, Path]
-) -> None:
+def test_a_local_hugging_face_tower_is_exported_with_files(tmp_path: Path, language_folders: dict[str, Path]) -> None:
     named = tmp_path / "language"
     shutil.copytree(language_folders["bert"], named)
     text = {"hf_model_name": str(named), "hf_tokenizer_name": str(named), "context_length": 16}

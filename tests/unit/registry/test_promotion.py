@@ -100,9 +100,7 @@ def test_better_candidate_follows_and_rollback_returns(project: Any) -> None:
     assert (worse.outcome, worse.against) == ("refused", "champion version 2")
 
 
-def test_a_champion_that_changes_while_the_candidate_is_registered_is_kept(
-    project: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_champion_that_changes_during_the_registration_is_kept(project: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for seed, score in ((2, 0.5), (3, 0.6)):
         project.add("paraclip", seed, score)
         promote(project.settings)
@@ -123,9 +121,7 @@ def test_a_champion_that_changes_while_the_candidate_is_registered_is_kept(
 
 
 @pytest.mark.parametrize("data", ["old", "new"])
-def test_champion_is_scored_again_on_new_data_or_without_values(
-    project: Any, monkeypatch: pytest.MonkeyPatch, data: str
-) -> None:
+def test_new_data_or_no_values_rescore_the_champion(project: Any, monkeypatch: pytest.MonkeyPatch, data: str) -> None:
     champion = project.add("paraclip", 2, 0.5, data=data)
     project.add("base", 1, 0.4, data=data)
     promote(project.settings)

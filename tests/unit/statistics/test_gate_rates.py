@@ -33,9 +33,7 @@ def _passes(new: Judged, old: Judged, policy: Promote, errors: float) -> bool:
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("likeness", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("size", [32, 100, 1000, 5000])
-def test_an_equal_candidate_is_promoted_in_at_most_three_percent(
-    size: int, likeness: float, share: float, effort: int
-) -> None:
+def test_an_equal_is_promoted_in_at_most_three_percent(size: int, likeness: float, share: float, effort: int) -> None:
     found = (
         _promoted(one[1:], one[0])
         for generator in draws(250 * effort, size, likeness, share)
@@ -113,9 +111,7 @@ def test_the_gate_finds_as_many_gains_as_the_paired_interval(size: int, likeness
 
 @pytest.mark.parametrize(("size", "look"), [(100, 1), (1000, 1), (1000, 3)])
 @pytest.mark.parametrize("differ", [0.0, 0.1])
-def test_the_advised_number_of_queries_promotes_if_the_gain_is_the_truth(
-    differ: float, size: int, look: int, effort: int
-) -> None:
+def test_the_advised_queries_promote_if_the_gain_is_the_truth(differ: float, size: int, look: int, effort: int) -> None:
     found = []
     for generator in draws(150 * effort, size, look, differ):
         while True:

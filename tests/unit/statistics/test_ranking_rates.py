@@ -36,9 +36,7 @@ def test_intervals_to_the_best_hold_for_all_encoders_at_once(count: int, effort:
 
 @pytest.mark.parametrize("effort", EFFORTS)
 @pytest.mark.parametrize(("count", "size", "share"), [(3, 300, 0.9), (6, 100, 0.0)])
-def test_a_ranking_of_equal_encoders_rarely_shows_a_difference(
-    count: int, size: int, share: float, effort: int
-) -> None:
+def test_a_ranking_of_equals_rarely_shows_a_difference(count: int, size: int, share: float, effort: int) -> None:
     found = []
     for generator in draws(40 * effort, count, size):
         values = encoders(generator, count, size, 0.7, share)
@@ -51,9 +49,7 @@ def test_a_ranking_of_equal_encoders_rarely_shows_a_difference(
 
 @pytest.mark.parametrize("effort", EFFORTS)
 @pytest.mark.parametrize(("count", "size"), [(3, 300), (6, 100)])
-def test_the_least_difference_of_a_ranking_is_found_in_eighty_percent_or_more(
-    count: int, size: int, effort: int
-) -> None:
+def test_the_least_difference_of_a_ranking_is_found_in_eighty_percent(count: int, size: int, effort: int) -> None:
     found = []
     for generator in draws(40 * effort, count, size):
         values = dict(zip("abcdefghij", encoders(generator, count, size, 0.7), strict=False))
@@ -66,9 +62,7 @@ def test_the_least_difference_of_a_ranking_is_found_in_eighty_percent_or_more(
 @pytest.mark.parametrize("effort", EFFORTS)
 @pytest.mark.parametrize(("metrics", "others"), [(4, 1), (9, 2)])
 @pytest.mark.parametrize("share", [0.0, 0.9])
-def test_a_section_of_the_report_rarely_has_an_arrow_without_a_difference(
-    share: float, metrics: int, others: int, effort: int
-) -> None:
+def test_a_section_rarely_has_an_arrow_without_difference(share: float, metrics: int, others: int, effort: int) -> None:
     found = []
     for generator in draws(60 * effort, share, metrics):
         tables = [encoders(generator, others + 1, 300, 0.7, share) for _ in range(metrics)]

@@ -42,9 +42,7 @@ def _shares(generator: np.random.Generator, people: int, spread: float) -> Reals
 
 @pytest.mark.parametrize("effort", EFFORTS)
 @pytest.mark.parametrize("share", [0.8, BOUND])
-def test_a_share_at_the_bound_passes_at_some_look_in_at_most_five_percent(
-    share: float, effort: int, enough: Indices
-) -> None:
+def test_a_share_at_the_bound_passes_a_look_in_at_most_five_percent(share: float, effort: int, enough: Indices) -> None:
     found = [_passes((generator.random(500) < share) * 1.0, enough) for generator in draws(2000 * effort, share)]
     assert rate(f"reviews pass: {share:.0%} right, a look after each of 500", found).at_most(0.05)
 

@@ -47,9 +47,7 @@ def test_pairs_come_back_as_they_were(tmp_path: Path) -> None:
     assert sample.members["jpg"] == stream.getvalue()
 
 
-def test_the_same_pairs_give_the_same_bytes_and_replace_older_shards(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_equal_pairs_give_equal_bytes_and_replace_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pairs, output, contents = _pairs(tmp_path / "pairs.parquet", _seven()), tmp_path / "shards", []
     for samples, shards in ((2, 4), (1, 7), (2, 4)):
         main(pairs, output, samples)

@@ -156,9 +156,7 @@ def test_without_rankings_there_is_no_gallery(
     assert f"{PRIMARY} was not measured" in page.text
 
 
-def test_results_without_an_origin_are_compared_and_those_on_different_data_refused(
-    evaluated: Folders, make_settings: Make, stub: Any
-) -> None:
+def test_no_origin_is_compared_and_other_data_refused(evaluated: Folders, make_settings: Make, stub: Any) -> None:
     path = evaluated.models / "tuned" / "encoder.json"
     newer = stub({}, "tuned").sidecar.model_copy(update={"weights_sha256": "newer"})
     for replace in (path.unlink, lambda: write_json(path, newer.model_dump())):

@@ -25,9 +25,7 @@ def encoder(stub: Any, vectors: dict[str, Sequence[float]], monkeypatch: pytest.
     return made
 
 
-def test_results_have_values_intervals_protocols_and_values_per_query_in_equal_bytes(
-    encoder: Any, folders: Folders, make_settings: Make
-) -> None:
+def test_results_have_values_intervals_and_equal_bytes(encoder: Any, folders: Folders, make_settings: Make) -> None:
     report = evaluate.run(make_settings(), "base", folders)
     content = json.loads((folders.metrics / "base.json").read_text())
     assert set(content) == {"encoder", "protocol", "data_hash", "encoder_sha256", "test_queries", "metrics"}
@@ -62,9 +60,7 @@ def test_results_have_values_intervals_protocols_and_values_per_query_in_equal_b
     assert written() == written()
 
 
-def test_stored_features_serve_the_same_tower_and_the_data_hash_depends_on_the_tables(
-    encoder: Any, folders: Folders, make_settings: Make
-) -> None:
+def test_features_serve_a_tower_and_tables_are_hashed(encoder: Any, folders: Folders, make_settings: Make) -> None:
     evaluate.run(make_settings(), "base", folders)
     assert encoder.images_asked == 0
     encoder.sidecar = encoder.sidecar.model_copy(update={"image_tower_sha256": "another"})

@@ -112,9 +112,7 @@ def test_pictures_are_embedded_once_per_tower_and_content(
     assert embedded([picture_file(path)])[0] == [[0, 0, 1]], "a changed file"
 
 
-def test_damaged_features_are_computed_again_and_a_damaged_file_is_named(
-    tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest
-) -> None:
+def test_damage_is_computed_again_or_named(tmp_path: Path, cache: ImageFeatures, under_test: EncoderUnderTest) -> None:
     images = pictures(tmp_path, GREEN, RED)
     with pytest.raises(InputError, match=r"encoder 'toy' gives picture '1\.png' a feature that is not finite"):
         cache.of(replace(under_test, encoder=Broken({})), images)
@@ -142,9 +140,7 @@ def test_squashed_pictures_are_those_of_torchvisions_transforms(
     assert not np.allclose(cache.of(under_test, [picture_file(tmp_path / "a.png")]), squashed), "cached separately"
 
 
-def test_a_real_encoder_has_the_features_of_embed_images_in_either_precision(
-    tmp_path: Path, cache: ImageFeatures, tiny_encoder: Encoder
-) -> None:
+def test_features_are_those_of_embed_images(tmp_path: Path, cache: ImageFeatures, tiny_encoder: Encoder) -> None:
     generator, paths = np.random.default_rng(0), [tmp_path / f"{number}.png" for number in range(3)]
     for path, size in zip(paths, [(16, 16), (17, 31), (90, 50)], strict=True):
         Image.fromarray(generator.integers(0, 256, (*size, 3), np.uint8)).save(path)

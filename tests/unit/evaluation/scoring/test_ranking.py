@@ -79,9 +79,7 @@ def test_few_queries_constant_values_and_equal_encoders_show_nothing() -> None:
         (("wx", "xy"), {"w": "a", "x": "b", "y": "a", "z": "ab"}),
     ],
 )
-def test_letters_are_shared_by_all_pairs_that_do_not_differ(
-    different: tuple[str, ...], letters: dict[str, str]
-) -> None:
+def test_letters_are_shared_by_pairs_that_do_not_differ(different: tuple[str, ...], letters: dict[str, str]) -> None:
     assert letters_of("wxyz", {(one, other) for one, other in different}) == letters
 
 

@@ -302,9 +302,7 @@ def test_encoders_are_ranked_for_all_needs_and_regressions_listed(results: Resul
     assert [metric for metric, _ in lost["base"]] == [AO, LOSS]
 
 
-def test_many_encoders_are_left_out_as_the_best_one_rarely_together(
-    seeds: dict[int, Folders], settings: Settings
-) -> None:
+def test_many_are_left_out_as_the_best_one_rarely_together(seeds: dict[int, Folders], settings: Settings) -> None:
     for folders in seeds.values():
         for name in "abcdef":
             write_encoder(folders, name, int(folders.reports.name), 0.11)

@@ -162,9 +162,7 @@ def _write_pairs(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_every_sentence_is_a_query_and_every_described_pair_gets_a_caption(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sentences_are_queries_and_pairs_get_captions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _write_pairs(tmp_path)
     found, again, other = (scored(NAME, tmp_path, ks=(1, 7), seed=seed) for seed in (0, 0, 1))
     assert set(found.values) == {"recall_at_1", "recall_at_7", "rouge_l", "cider"}

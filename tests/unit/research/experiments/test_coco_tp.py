@@ -114,9 +114,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     assert any("1 rows lack caption (row 0" in note for note in context.notes), "nlpaug wrote a list for a caption"
 
 
-def test_five_captions_of_an_image_are_perturbed_and_the_rest_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_five_captions_of_an_image_are_perturbed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _coco(tmp_path, [["red"] * 6, ["leaf"]])
     calls: list[tuple[str, float]] = []
 

@@ -59,9 +59,7 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return requests
 
 
-def test_probes_learn_from_the_training_split_and_pc_clips_from_as_many_of_each_class(
-    context: PublishedContext, shown: list[list[str]]
-) -> None:
+def test_probes_learn_from_train_pc_clips_from_equal_classes(context: PublishedContext, shown: list[list[str]]) -> None:
     found = ScoredBenchmark(f"{NAME}_pc_clip", score_pc_clip(context, FACTS), context, "linear_probe_cifar100_pc_clip")
     assert [len(names) for names in shown] == [6, 3]
     assert found.values["top1"] == [1, 1, 0]
@@ -70,9 +68,7 @@ def test_probes_learn_from_the_training_split_and_pc_clips_from_as_many_of_each_
     assert found.strata["mean_per_class_recall"] == [2, 0, 0]
 
 
-def test_the_released_probe_learns_from_raw_features_of_images_of_any_class(
-    context: PublishedContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_released_probe_learns_from_any_class(context: PublishedContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two images for each class are six of the fifteen that torch's permutation has first."""
     given: list[Any] = []
     monkeypatch.setattr(linear_probe, "released_answers", lambda *arguments: given.extend(arguments) or ANSWERS)

@@ -36,9 +36,7 @@ runpy.run_module("research.measure.gpu", run_name="__main__")
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_help_names_the_command_and_the_defaults(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_has_defaults(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", [name, "--help"])
     monkeypatch.delitem(sys.modules, f"research.measure.{name}")
     with pytest.raises(SystemExit, match="0"):
@@ -123,9 +121,7 @@ def test_both_evaluations_find_the_same_numbers(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.slow
 @pytest.mark.integration
 @pytest.mark.timeout(1200)
-def test_all_servers_answer_the_same_vectors(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_encoder: Encoder
-) -> None:
+def test_servers_answer_equal_vectors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_encoder: Encoder) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
     register_champion(tiny_encoder)

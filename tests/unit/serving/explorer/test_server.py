@@ -188,9 +188,7 @@ def test_wrong_requests_are_refused_and_hostile_texts_returned_unchanged(client:
         assert client.post("/api/paraphrases", content=body).status_code == 413
 
 
-def test_requests_of_other_sites_are_refused(
-    client: TestClient, explored: Explored, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_sites_are_refused(client: TestClient, explored: Explored, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explored.writer, "paraphrases", lambda text, count: [text] * count)
     assert client.get("/api/info", headers={"host": "evil.example"}).status_code == 400
     for site, status in (("cross-site", 403), ("same-origin", 200)):

@@ -64,9 +64,7 @@ def of(*images: tuple[str, str]) -> Opened:
 
 
 @both_kinds
-def test_one_image_is_one_row_with_its_first_caption(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_is_a_row_with_its_first_caption(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(building, "CHUNK", 7)
     numbers = np.random.default_rng(0).integers(0, 60, 200).tolist()
     first = {number: f"caption {row}" for row, number in reversed([*enumerate(numbers)])}

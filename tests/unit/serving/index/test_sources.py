@@ -184,9 +184,7 @@ def test_shards_stay_packed(pictures: Path, tower: EncoderUnderTest, tmp_path: P
     assert [index.picture(number) for number in range(3)] == raw
 
 
-def test_embeddings_of_the_project_are_a_source(
-    pictures: Path, tiny_encoder: Encoder, settings: Settings, tmp_path: Path
-) -> None:
+def test_own_embeddings_are_a_source(pictures: Path, tiny_encoder: Encoder, settings: Settings, tmp_path: Path) -> None:
     raw = [(pictures / name).read_bytes() for name in ("0.png", "1.png", "2.png", "deep/3.png")]
     data, kept = tmp_path / "data", [image_id(one) for one in raw]
     for split in SPLITS:

@@ -64,9 +64,7 @@ def test_vectors_and_tokens_also_of_texts_that_exclude(folder: Path, tiny_encode
 
 
 @pytest.mark.parametrize(("precision", "cosine"), [("bf16", 0.999), ("int8", 0.99)])
-def test_vectors_in_fewer_bits_fit_the_index_of_the_same_image_tower(
-    folder: Path, precision: Precision, cosine: float
-) -> None:
+def test_vectors_in_fewer_bits_fit_the_index_of_the_tower(folder: Path, precision: Precision, cosine: float) -> None:
     exact, rounded = Loading().load(str(folder)), Loading(precision=precision).load(str(folder))
     first, second = (np.stack(_answer(found, TEXTS).vectors) for found in (exact, rounded))
     assert cosine < (first * second).sum(axis=1).min() < 1 - 1e-6

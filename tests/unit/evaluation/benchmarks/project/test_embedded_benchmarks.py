@@ -170,7 +170,7 @@ def test_rankings_groups_correlations_and_distances_by_hand(context: ProjectCont
     assert values["image_caption/alignment"][0] == pytest.approx(0.66)
 
 
-def test_the_best_text_of_an_image_counts_and_kinds_that_the_table_lacks_have_no_metric(
+def test_the_best_text_of_an_image_counts_and_absent_kinds_have_no_metric(
     context: ProjectContext,
 ) -> None:
     columns = {"image_id": ["b", "a", "a"], "text": ["c query", "d query", "a query"], "register": ["plain"] * 3}
@@ -282,9 +282,7 @@ def test_bad_tables_are_named(
         _score(name, context)
 
 
-def test_unknown_benchmarks_deep_lists_and_broken_encoders_are_named(
-    context: ProjectContext, stub: Any, folders: Folders
-) -> None:
+def test_wrong_benchmarks_lists_and_encoders_are_named(context: ProjectContext, stub: Any, folders: Folders) -> None:
     with pytest.raises(InputError, match=r"'swap'.*paraphrased_retrieval, .*, swaps, text_similarity, triplets, typos"):
         find_benchmark("swap")
     with pytest.raises(InputError, match="'c query' a non-finite feature"):

@@ -47,9 +47,7 @@ KARPATHY.append(_karpathy("COCO_train2014_000000000001.jpg", ["red"], "restval")
         ("annotations/captions_val2017.json", COCO, "coco_val2017_retrieval", "val2017", "25,014"),
     ],
 )
-def test_coco_by_hand_in_every_format(
-    tmp_path: Path, file: str, content: Any, name: str, pictures: str, captions: str
-) -> None:
+def test_coco_in_every_format(tmp_path: Path, file: str, content: Any, name: str, pictures: str, captions: str) -> None:
     """Captions in gallery order: red, leaf | moss, mix, leaf."""
     write_files(tmp_path, {file: content, f"{pictures}/{RED_PICTURE}": RED, f"{pictures}/{GREEN_PICTURE}": GREEN})
     found = scored(name, tmp_path, TABLE, ks=(1, 2))

@@ -97,9 +97,7 @@ def _semclip_file(folder: Path, rows: list[tuple[str, ...]], header: str = "file
     write_files(folder, {file: csv_text((header, "caption", "paraphrased", "negation"), *rows)})
 
 
-def test_semclips_released_rows_are_the_last_tenth_of_pandas_shuffle_and_others_are_refused(
-    crepe: Path, tmp_path: Path
-) -> None:
+def test_semclips_rows_are_the_last_tenth_of_pandas_shuffle_and_others_are_refused(crepe: Path, tmp_path: Path) -> None:
     """Only the tested rows have pictures that are there, and texts whose answers are known."""
     rows = [("gone.png", "train", "train", "train")] * 39
     # The released code: DataFrame.sample(frac=1.0, random_state=42), of which the last int(0.1 * rows) are tested.
@@ -199,9 +197,7 @@ class _Bomb:
         return (Path.touch, (Path("ran"),))
 
 
-def test_pickles_that_could_run_code_and_other_files_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pickles_that_run_code_and_other_files_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     torch.save({"image_paths": [], "annotations": [_Bomb()]}, tmp_path / "bomb.pt")
     torch.save({"image_paths": ["a", "b"], "annotations": [_annotation("a", "b")]}, tmp_path / "ragged.pt")

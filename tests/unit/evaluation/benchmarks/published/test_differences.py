@@ -169,9 +169,7 @@ def test_cub_by_hand_with_a_tie_and_with_what_the_prompt_task_wrote(tmp_path: Pa
     assert scored("difference_cub", tmp_path, table).values["released/accuracy"] == [1] * 5 * 2
 
 
-def test_cubs_five_draws_are_of_many_more_differences_than_a_draw_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cubs_draws_are_of_more_differences_than_one_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(difference_sets, "CUB_IMAGES", 2)
     rows, table = [(AUK, TIT, text) for text in ("redder", "greener")] * 10_000, {"redder": FIRST, "greener": SECOND}
     _cub(tmp_path, rows)
