@@ -1,4 +1,4 @@
-"""Output, refusals, help and profiles of the command line."""
+"""Output, refusals, help and profiles; what a user starts without MLflow's server fails with one line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import shutil
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,23 @@ import pytest
 import typer
 
 from components.cli import app
+from components.core.settings import Settings
+from components.core.system.errors import InputError
+from components.core.tracking import tracked_run
+from components.core.tracking.errors import WAIT
 from components.evaluation.report.comparison import Comparison, write_csv
 from components.evaluation.scoring.intervals import Interval
 from components.evaluation.scoring.result_table import Cell
 from components.registry import decision as records
+from components.registry.champion import rollback
 from components.registry.decision import Decision, RuleVerdict
+from components.registry.encoder_lookup import find_encoder
+from components.registry.evidence import find_links
+from components.registry.promotion import promote
+from components.registry.sweep import sweep_aliases, sweep_runs
+from components.serving.server.served import Alias, Loading
 from tests.support.params import REPO, copy_profiles
+from tests.support.registry_project import Project
 from tests.support.typed import cliptune
 
 
@@ -172,3 +183,30 @@ def test_a_mix_that_cannot_be_written_is_not_searched(monkeypatch: pytest.Monkey
         options = [word for member in members.split() for word in ("--from", member)]
         assert refusal in cliptune("mix", "tune", *options, "--name", name, "--write", code=1)
     assert not Path("state").exists()
+
+
+CALLS: dict[str, Callable[[Settings], object]] = {
+    "promote": promote,
+    "rollback": rollback,
+    "history": lambda _: find_links("text-encoder", "1"),
+    "version": lambda _: find_encoder("text-encoder/3"),
+    "run": lambda _: find_encoder("0" * 32),
+    "serve": lambda _: Loading().first("text-encoder@champion"),
+    "watch": lambda _: Alias("text-encoder", "champion").version(),
+    "sweep aliases": lambda _: sweep_aliases("text-encoder"),
+    "sweep runs": lambda _: sweep_runs(True),
+    "stage": lambda settings: tracked_run("train", "one", settings, {}, {}).__enter__(),
+}
+
+
+def test_one_line_without_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://bob:s3cr3t@127.0.0.1:1")
+    monkeypatch.setenv(WAIT, "0")
+    for encoder in settings.compare_encoders:
+        Project(settings, {}).score(encoder, "s", 0.5)
+    for name, call in CALLS.items():
+        with pytest.raises(InputError, match=r"http://\*\*\*@127.0.0.1:1 does not answer") as output:
+            call(settings)
+        assert "s3cr3t" not in str(output.value), name
+        assert "\n" not in str(output.value), name
