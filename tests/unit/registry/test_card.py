@@ -56,7 +56,7 @@ def _subject(**tags: str) -> CardSubject:
 
 
 @pytest.fixture(autouse=True)
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def validated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project whose validation accepted 90 of 100 paraphrases."""
     monkeypatch.chdir(tmp_path)
     write_json(SUMMARY_FILE, SUMMARY)
