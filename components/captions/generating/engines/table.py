@@ -44,7 +44,7 @@ class TableOptions(Block):
     image: str | None = None
     """The column with the picture's path or name; where it is set, rows are found by it and not by caption."""
     otherwise: str | None = None
-    """A key of `synthesize.llms` that answers what the table does not; without it, these are left out and counted."""
+    """A key of `synthesize.llms` for questions without an answer here; by default they are left out and counted."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class TableEngine:
     _read: dict[str, _Answers] = field(default_factory=dict)
     _found: dict[str, set[tuple[_Key, int]]] = field(default_factory=lambda: defaultdict(set))
     _missed: dict[str, Request] = field(default_factory=dict)
-    """By task: its answers, those that were asked for, and the first question without one."""
+    """By task: its answers, those that `has` found, and the first question without one."""
 
     @cached_property
     def model(self) -> str:
@@ -87,7 +87,7 @@ class TableEngine:
         return Reply(request, self._answers(request.task)[place[0]][place[1]])
 
     def report(self) -> None:
-        """Say how many answers are about nothing that `has` was asked for; raises `InputError` if that is all."""
+        """Say how many answers are about no question that `has` has seen; raises `InputError` if that is all."""
         for task in dict.fromkeys([*self._found, *self._missed]):
             self._report(task)
 
@@ -111,7 +111,7 @@ class TableEngine:
         return next(((key, number) for key in self._keys(request) if number < len(answers.get(key, []))), None)
 
     def _keys(self, request: Request) -> Iterator[_Key]:
-        """What a row may name: the texts of the question, or the picture's path, as much of it as a row has."""
+        """The possible keys of its rows: the texts of the question, or the ends of the picture's path."""
         if self.options.image is None:
             yield tuple(disarm(request.source.inputs[name]) for name in find_task(request.task).inputs)
             return
@@ -144,7 +144,7 @@ class TableEngine:
         for place, row in files.rows(path, {column: (column,) for column in columns}):
             cells = [row.get(column) for column in columns]
             if odd := [cell for cell in cells if not isinstance(cell, str | None)]:
-                raise InputError(f"{path}: {place} has {str(odd[0])[:60]!r}, which is no text: write a row per answer")
+                raise InputError(f"{path}: {place} has {str(odd[0])[:60]!r}, not a text: write a row per answer")
             *texts, answer = (cell.strip() if cell else "" for cell in cells)
             if answer and all(texts):
                 key = [self._as_asked(input_, text) for input_, text in zip(task.inputs, texts, strict=False)]
