@@ -29,7 +29,6 @@ from tests.support.toy_context import toy_context
 from tests.unit.data.test_sets.writing import write_files
 
 NO_TEST_SET = {
-    "brittleness": "the user's own texts",
     "caption_differences": "the user's own texts",
     "caption_quality": "the user's own texts",
     "comparison_distance": "authors' texts about no test picture",
