@@ -111,5 +111,5 @@ lock: .venv/.ready ## resolve pyproject.toml and vLLM's environments again; UPGR
 	fi
 	@touch $@
 
-clean: .venv/.ready ## remove the outputs of dvc.yaml; `cliptune clean` lists and removes what else was written
-	@cliptune clean outputs --yes
+clean: .venv/.ready ## remove the outputs of dvc.yaml
+	@$(PY) -c "from dvc.repo import Repo; repo = Repo(); repo.lock.lock(); [one.remove_outs(force=True) for one in repo.stage.load_all('dvc.yaml')]"

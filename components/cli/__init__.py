@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from components.cli.commands import (
-    clean,
     evaluate,
     explore,
     import_folder,
@@ -18,6 +17,7 @@ from components.cli.commands import (
     params,
     registry,
     store,
+    upgrade,
 )
 from components.cli.tables import say
 
@@ -66,9 +66,8 @@ app.command("lineage")(registry.lineage)
 app.command("rollback")(registry.rollback)
 app.command("export")(registry.export)
 app.command("serve")(registry.serve)
-app.command("clean")(clean.clean)
 app.command("doctor")(overview.doctor)
-app.command("upgrade")(clean.upgrade)
+app.command("upgrade")(upgrade.upgrade)
 app.add_typer(index.index, name="index")
 app.add_typer(params.mix, name="mix")
 app.add_typer(params.profile, name="profile")

@@ -90,7 +90,7 @@ class Reviews:
     """The reviews in a store of answers; raises InputError if it cannot be reached."""
 
     def __init__(self, url: str) -> None:
-        answers = sqlite_file(url)
+        answers = _sqlite_file(url)
         self._database = Database(url if answers is None else f"sqlite:///{answers.with_name(FILE)}")
         if answers is not None and answers.name != FILE:
             self._adopt(answers)
@@ -146,7 +146,7 @@ def _rows(connection: Connection) -> list[Review]:
     return [Review(**{name: row[name] for name in Review.model_fields}) for row in rows]
 
 
-def sqlite_file(url: str) -> Path | None:
+def _sqlite_file(url: str) -> Path | None:
     """The file of an SQLite store; None if it is another database."""
     scheme, _, file = url.partition(":///")
     return Path(file.partition("?")[0]) if scheme.startswith("sqlite") and file else None

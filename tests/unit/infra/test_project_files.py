@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.resources import files
 from pathlib import Path
@@ -12,6 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
+
+from tests.support.dvc_project import make_project
 
 REPO = Path(__file__).parents[3]
 SCHEMAS = {
@@ -73,6 +78,28 @@ def test_workflows_and_hooks_run_targets_of_the_makefile() -> None:
     recipes = (REPO / "Makefile").read_text("utf-8")
     assert hooks
     assert all(f"@{hook['entry']}" in recipes for hook in hooks)
+
+
+def test_make_clean_removes_outputs_of_the_pipeline_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_project(tmp_path, {"a": [], "b": ["a"]})
+    kept = {name: tmp_path / name for name in ("out/mine.txt", "state/reviews.db", "other/dvc.yaml", "other/c")}
+    for path in (*kept.values(), tmp_path / "out" / "a.txt", tmp_path / "out" / "b.txt"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    kept["other/dvc.yaml"].write_text("stages: {c: {cmd: echo, outs: [c]}}")
+    monkeypatch.chdir(tmp_path)
+    command = ["make", "-f", str(REPO / "Makefile"), "-o", ".venv/.ready", f"PY={sys.executable}", "clean"]
+    (tmp_path / ".dvc" / "tmp").mkdir()
+    running = {f"{tmp_path}/out/b.txt": {"pid": os.getppid(), "cmd": "repro"}}
+    busy = tmp_path / ".dvc" / "tmp" / "rwlock"
+    busy.write_text(json.dumps({"read": {}, "write": running}))
+    assert "LockError" in subprocess.run(command, capture_output=True, text=True, check=False).stderr
+    assert (tmp_path / "out" / "b.txt").exists()
+    busy.unlink()
+    for _ in range(2):
+        subprocess.run(command, check=True)
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {"mine.txt"}
+    assert all(path.exists() for path in kept.values())
 
 
 def test_the_glossary_is_short_and_in_order() -> None:
