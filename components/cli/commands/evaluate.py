@@ -32,7 +32,7 @@ def evaluate(
     ] = None,
     benchmark: Annotated[
         list[str] | None,
-        typer.Option(help="A benchmark, family such as sts, collection, or mieb:<task>. May be given several times."),
+        typer.Option(help="A benchmark, family such as sts, or collection. May be given several times."),
     ] = None,
     data_dir: Annotated[Path, typer.Option(help="Root folder of the benchmarks' data sets.")] = _DATA,
     results: Annotated[Path, typer.Option(help="Folder of the results.")] = _RESULTS,
@@ -68,8 +68,6 @@ def evaluate(
     cliptune evaluate --encoder ViT-B-32-quickgelu:openai --benchmark paraclip --data-dir /data/benchmarks --dry-run
 
     cliptune evaluate --encoder base --benchmark coco_p --data-dir /data/benchmarks --precision bf16
-
-    cliptune evaluate --encoder base --benchmark mieb:CIFAR10ZeroShot
     """
     if list_all:
         _list(as_json)
@@ -225,15 +223,11 @@ def _options(entries: list[str]) -> dict[str, Any]:
 
 def _chosen(names: list[str]) -> list[PublishedBenchmark]:
     from components.core.system.discovery import choose
-    from components.evaluation.benchmarks.mieb import PREFIX, mieb_benchmark
     from components.evaluation.benchmarks.published import published_benchmarks
 
     benchmarks, together = published_benchmarks(), _together()
     chosen: dict[str, PublishedBenchmark] = {}
     for name in names:
-        if name.startswith(PREFIX):
-            chosen[name] = mieb_benchmark(name.removeprefix(PREFIX))
-            continue
         choose([*benchmarks, *together], name, "--benchmark")
         chosen |= {member: benchmarks[member] for member in together.get(name, [name])}
     return list(chosen.values())
@@ -267,7 +261,6 @@ def _list(as_json: bool) -> None:
     print_rows(("benchmark", "version", "folder", "shows images", "protocol", "options"), rows)
     for name, members in _together().items():
         say(f"{name}: {', '.join(members)}")
-    say("mieb:<task>: a task of MIEB or MTEB, scored by the package mteb")
 
 
 def _as_json(outcome: BenchmarkRun) -> dict[str, Any]:
