@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -135,29 +134,27 @@ def import_results(store: GenerationStore, settings: Settings, paths: Sequence[P
 
     The next run or batch repeats a failed question. Importing the same files again changes nothing.
     """
-    results = _Results()
+    results, faults = dict[str, ModelAnswer | str](), Counter[str]()
     for path in paths:
-        results.read(path)
-    if not results.found:
+        _read(path, results, faults)
+    if not results:
         raise InputError(f"{paths[0]}: no line is a batch's result: name a batch's output or error file")
-    counts, total = (
-        Counter(dict.fromkeys(("answers", "in the store already", "failed", *_KINDS.values()), 0)),
-        len(results.found),
-    )
+    total, kinds = len(results), ("answers", "in the store already", "failed", *_KINDS.values())
+    counts = Counter(dict.fromkeys(kinds, 0))
     with bar("import", total, "result") as progress:
         for name, task in settings.synthesize.tasks.items():
             # A table that does not exist yet has no questions.
-            left = results.found and task.input.exists()
+            left = results and task.input.exists()
             for _, requests in sources(store, settings, name) if left else ():
-                for block in batched((one for one in requests if one.key in results.found), _BLOCK):
-                    counts.update(_store(store, block, results.found))
-                    progress.update(total - len(results.found) - progress.n)
-    if len(results.found) == total:
+                for block in batched((one for one in requests if one.key in results), _BLOCK):
+                    counts.update(_store(store, block, results))
+                    progress.update(total - len(results) - progress.n)
+    if len(results) == total:
         raise InputError(
             f"{paths[0]}: none of its {total:,} results answers a question of this project: import them with the "
             "captions, the model and the settings that wrote the requests, or with --profile"
         )
-    counts += Counter({**results.faults, "not of this project's questions": len(results.found)})
+    counts += Counter({**faults, "not of this project's questions": len(results)})
     repeat = "; the next run or --batch-out repeats what has no answer (reasons: `cliptune answers stats`)"
     failed = any(counts[kind] for kind in ("failed", *_KINDS.values()))
     return ", ".join(f"{number:,} {kind}" for kind, number in counts.items() if number) + (repeat if failed else "")
@@ -191,30 +188,23 @@ def _kind(reason: str) -> str:
     return next((kind for start, kind in _KINDS.items() if reason.startswith(start)), "failed")
 
 
-@dataclass
-class _Results:
-    """Results by key of the question, an answer or why there is none; of several with one key, an answer is kept."""
-
-    found: dict[str, ModelAnswer | str] = field(default_factory=dict)
-    faults: Counter[str] = field(default_factory=Counter)
-
-    def read(self, path: Path) -> None:
-        """Add the lines of a file."""
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for line in track(filter(str.strip, lines), path.name, None, "line"):
-                try:
-                    row = json.loads(line)
-                    key = row["custom_id"]
-                except (ValueError, RecursionError, TypeError, KeyError):
-                    key = None
-                if not isinstance(key, str):
-                    self.faults["lines that are no results"] += 1
-                    continue
-                if "method" in row and row.keys().isdisjoint(("response", "error")):
-                    raise InputError(f"{path} holds requests: run it as a batch, and import the batch's output file")
-                self.faults["repeated"] += key in self.found
-                if not isinstance(self.found.get(key), ModelAnswer):
-                    self.found[key] = _result(row)
+def _read(path: Path, results: dict[str, ModelAnswer | str], faults: Counter[str]) -> None:
+    """Add a file's results by key of the question, an answer or why there is none; of one key, an answer is kept."""
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in track(filter(str.strip, lines), path.name, None, "line"):
+            try:
+                row = json.loads(line)
+                key = row["custom_id"]
+            except (ValueError, RecursionError, TypeError, KeyError):
+                key = None
+            if not isinstance(key, str):
+                faults["lines that are no results"] += 1
+                continue
+            if "method" in row and row.keys().isdisjoint(("response", "error")):
+                raise InputError(f"{path} holds requests: run it as a batch, and import the batch's output file")
+            faults["repeated"] += key in results
+            if not isinstance(results.get(key), ModelAnswer):
+                results[key] = _result(row)
 
 
 def _result(row: dict[str, Any]) -> ModelAnswer | str:
