@@ -1,21 +1,16 @@
-"""Checks of this machine: params.yaml, versions, GPU, disk space, and data that no stage makes."""
+"""Checks of this machine: params.yaml, versions, GPU and disk space."""
 
 from __future__ import annotations
 
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, requires, version
-from pathlib import Path
 
 from packaging.requirements import Requirement
 
 from components.cli.doctor.check import CheckResult, Installation, fail, not_used, ok, warn
-from components.core.pictures.shard_files import ShardFiles, find_shards
-from components.core.settings import Settings
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
-from components.data.sources import find_source
-from components.data.sources.folder import CAPTIONS
 
 _LEAST_BYTES, _GOOD_BYTES = 1e9, 10e9
 """The demo needs one gigabyte besides the packages; real data more than ten."""
@@ -95,52 +90,3 @@ def check_disk(installation: Installation) -> CheckResult:
     if usage.free < _LEAST_BYTES:
         return fail(detail, fix)
     return warn(detail, fix) if usage.free < _GOOD_BYTES else ok(detail)
-
-
-def check_data(installation: Installation) -> CheckResult:
-    """Image folder, test sets, weights and shards that params.yaml names exist."""
-    folder, settings = installation.folder, installation.settings
-    faults = [*_folder_faults(folder, settings), *_file_faults(folder, settings)]
-    if settings.train.shards is not None:
-        try:
-            find_shards(settings.train.shards.urls, ShardFiles(attempts=1))
-        except InputError as error:
-            detail, _, fix = str(error).rpartition(": ")
-            faults.append((f"train.shards: {detail}", fix))
-    if faults:
-        return fail("; ".join(detail for detail, _ in faults), "; ".join(fix for _, fix in faults))
-    if settings.prepare.source == "synthetic":
-        return not_used("the demo draws its images itself")
-    return ok(f"{settings.prepare.folder} and all other files of params.yaml exist")
-
-
-def _folder_faults(root: Path, settings: Settings) -> list[tuple[str, str]]:
-    source, folder = find_source(settings.prepare.source), settings.prepare.folder
-    if source.file is None:
-        return []
-    if folder is None:
-        return [("prepare.folder is not set", "name the image folder in params.yaml")]
-    if not (root / folder).is_dir():
-        return [(f"prepare.folder {folder} is missing", f"put the images and {source.file} into {folder}")]
-    file = source.found_in(root / folder)
-    if file is None:
-        return [(f"{folder / source.file} is missing", source.how)]
-    if file != CAPTIONS or settings.test_set.llm or "paraphrased_retrieval" not in settings.evaluate.benchmarks:
-        return []
-    with (root / folder / file).open(encoding="utf-8", errors="replace") as stream:
-        columns = stream.readline().rstrip("\n").split("\t")
-    fix = "add it, or set test_set.llm in params.yaml, and a model writes the paraphrases"
-    fault = (f"{folder / file} has no column paraphrase, which benchmark paraphrased_retrieval needs", fix)
-    return [] if "paraphrase" in columns else [fault]
-
-
-def _file_faults(root: Path, settings: Settings) -> list[tuple[str, str]]:
-    faults = []
-    benchmarks, source, file = settings.prepare.heldout_testsets_dir, settings.base.source, settings.base.file
-    if benchmarks is not None and not (root / benchmarks).is_dir():
-        fix = "put the published test sets there, or set it to null"
-        faults.append((f"prepare.heldout_testsets_dir {benchmarks} is missing", fix))
-    is_needed = source == "file" or (source == "timm" and file is not None)
-    if is_needed and (file is None or not (root / file).exists()):
-        faults.append((f"base.file {file} is missing", "put the weights there, or correct base.file"))
-    return faults

@@ -46,7 +46,6 @@ def source_of(file: SemclipFile) -> Source:
         pairs=lambda settings: _pairs(settings, file),
         evaluation=pairs_as_queries,
         file=file.csv,
-        how="get it from the authors of SemCLIP",
     )
 
 
