@@ -13,9 +13,9 @@ from itertools import chain, islice
 
 from components.captions.generating.asking import MeaningJudge, ask, outcomes
 from components.captions.generating.engines import Engine, make_engine
-from components.captions.generating.questions import Questions, first_questions, import_replay
+from components.captions.generating.questions import first_questions, import_replay
 from components.captions.generating.store import GenerationStore
-from components.captions.prompting.request import InputRow, Request
+from components.captions.prompting.request import Request
 from components.captions.prompting.tasks import find_task
 from components.captions.students.lessons import UNPARSABLE, Examiner
 from components.captions.synthesize import priced
@@ -85,8 +85,7 @@ def engines_of(settings: Settings, writers: Sequence[str]) -> dict[str, Engine]:
     """The engine of each writer, unloaded; two or more, which must be different models."""
     if len(writers) < 2:
         raise InputError("give two writers or more, keys of synthesize.llms in params.yaml")
-    engines: dict[str, Engine] = {}
-    models: dict[str, str] = {}
+    engines, models = dict[str, Engine](), dict[str, str]()
     for name in writers:
         choose(list(settings.synthesize.llms), name, "params.yaml: synthesize.llms:")
         if name in engines:
@@ -106,7 +105,8 @@ def questions_to(
         most = max(captions, block.tasks[name].max_captions or block.max_captions)
         of = {writer: first_questions(settings, name, engine, most) for writer, engine in engines.items()}
         sources = (request.source for request in replace(next(iter(of.values())), answerable=None).read())
-        chosen = list(islice((source for source in sources if _all_answer(list(of.values()), source)), captions))
+        able = (source for source in sources if all(each.can_answer(source) for each in of.values()))
+        chosen = list(islice(able, captions))
         if not chosen:
             raise InputError(
                 f"{block.tasks[name].input} has no caption that task '{name}' accepts and every writer can answer: see "
@@ -115,10 +115,6 @@ def questions_to(
         for writer, questions in of.items():
             found.setdefault(writer, {})[name] = [questions.about(source, 0) for source in chosen]
     return found
-
-
-def _all_answer(of: Sequence[Questions], source: InputRow) -> bool:
-    return all(one.answerable is None or one.answerable(one.about(source, 0)) for one in of)
 
 
 def compare_writers(

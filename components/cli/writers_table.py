@@ -32,7 +32,7 @@ def table_of(found: Answers) -> ResultTable:
     """A row for each measure of each task, a column for each writer."""
     rows = [row for task, of in found.items() for row in _rows(task, of)]
     counts = ", ".join(f"{len(next(iter(of.values()))):,} captions for {task}" for task, of in found.items())
-    return ResultTable("Writers of captions", ("", *_writers(found)), rows, (f"{counts}.", *_NOTES))
+    return ResultTable("Writers of captions", ("", *next(iter(found.values()))), rows, (f"{counts}.", *_NOTES))
 
 
 def values_of(table: ResultTable) -> list[dict[str, Any]]:
@@ -53,11 +53,7 @@ def side_by_side(found: Answers) -> ResultTable:
         for place in sample_rows(len(captions), _SHOWN):
             cells = [captions[place], *(_shown(answers[place]) for answers in of.values())]
             rows.append(ResultRow(f"{task}/{place + 1}", [printable(cell) for cell in cells], task))
-    return ResultTable("Answers side by side", ("", "caption", *_writers(found)), rows)
-
-
-def _writers(found: Answers) -> list[str]:
-    return list(next(iter(found.values())))
+    return ResultTable("Answers side by side", ("", "caption", *next(iter(found.values()))), rows)
 
 
 def _shown(one: Written) -> str:

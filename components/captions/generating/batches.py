@@ -177,15 +177,12 @@ def _store(store: GenerationStore, requests: Sequence[Request], results: dict[st
         else:
             reply = Reply(request, None, result)
         reason = reply.failure
-        kinds.append("answers" if reason is None else _kind(reason))
+        known = (kind for start, kind in _KINDS.items() if reason is not None and reason.startswith(start))
+        kinds.append("answers" if reason is None else next(known, "failed"))
         if reason is None or reason != failure:
             replies.append(reply)
     store.add(replies)
     return kinds
-
-
-def _kind(reason: str) -> str:
-    return next((kind for start, kind in _KINDS.items() if reason.startswith(start)), "failed")
 
 
 def _read(path: Path, results: dict[str, ModelAnswer | str], faults: Counter[str]) -> None:

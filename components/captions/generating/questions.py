@@ -57,9 +57,9 @@ class Questions:
         sources = self.task.reads(self.options.input, self._accepts(), ask)
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):
-            for question in (self.about(source, attempt) for attempt in range(self.options.samples)):
-                if self.answerable is None or self.answerable(question):
-                    yield question
+            for attempt in range(self.options.samples):
+                if self.can_answer(source, attempt):
+                    yield self.about(source, attempt)
                 else:
                     self.skipped["the table has no answer"] += 1
 
@@ -67,6 +67,10 @@ class Questions:
         """The question about one row of inputs; `attempt` counts from 0."""
         sample = source.sample * self.options.samples + attempt
         return self._request(self.task, self.options, source, attempt, sample)
+
+    def can_answer(self, source: InputRow, attempt: int = 0) -> bool:
+        """Whether the engine can answer the question about a row of inputs."""
+        return self.answerable is None or self.answerable(self.about(source, attempt))
 
     def _accepts(self) -> Accepts:
         words = self.options.caption_length

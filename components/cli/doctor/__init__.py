@@ -9,7 +9,6 @@ from components.cli.doctor.check import CheckFunction
 
 CHECKS: Mapping[str, CheckFunction] = {
     "params.yaml": machine.check_params,
-    "versions": machine.check_versions,
     "Prefect API": servers.check_prefect,
     "tracking": servers.check_tracking,
     "registry": servers.check_registry,

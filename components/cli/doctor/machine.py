@@ -1,12 +1,8 @@
-"""Checks of this machine: params.yaml, versions, GPU and disk space."""
+"""Checks of this machine: params.yaml, GPU and disk space."""
 
 from __future__ import annotations
 
-import platform
 import shutil
-from importlib.metadata import PackageNotFoundError, requires, version
-
-from packaging.requirements import Requirement
 
 from components.cli.doctor.check import CheckResult, Installation, fail, not_used, ok, warn
 from components.core.system.checking import check_settings
@@ -25,37 +21,6 @@ def check_params(installation: Installation) -> CheckResult:
     return ok(
         f"dataset '{settings.dataset.name}', {len(settings.methods)} methods, {len(settings.compare_encoders)} encoders"
     )
-
-
-def check_versions(_installation: Installation) -> CheckResult:
-    """Python and the packages have the required versions."""
-    try:
-        wanted = [Requirement(line) for line in requires("cliptune") or []]
-    except PackageNotFoundError:
-        return fail("cliptune is not installed as a package", "run `make .venv/.ready`, or `pip install -e .`")
-    if faults := list(filter(None, map(_version_fault, wanted))):
-        return fail("; ".join(faults), "run `make .venv/.ready` to install the packages of requirements/main.txt")
-    if shutil.which("git") is None:
-        return fail("git is not installed", "install git: commits are part of every run's record")
-    packages = {"cliptune": "cliptune", "torch": "torch", "MLflow": "mlflow", "Prefect": "prefect", "DVC": "dvc"}
-    versions = ", ".join(f"{title} {_installed(name) or 'not installed'}" for title, name in packages.items())
-    return ok(f"Python {platform.python_version()}, {versions}")
-
-
-def _version_fault(wanted: Requirement) -> str:
-    """The fault of a package, empty without one; a package of an extra may be missing."""
-    if (installed := _installed(wanted.name)) is None:
-        is_needed = wanted.marker is None or wanted.marker.evaluate({"extra": ""})
-        return f"{wanted.name} is missing" if is_needed else ""
-    fits = wanted.specifier.contains(installed, prereleases=True)
-    return "" if fits else f"{wanted.name} {installed} is not {wanted.specifier}"
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def check_gpu(installation: Installation) -> CheckResult:

@@ -48,13 +48,11 @@ def make_engine(settings: Synthesize, name: str) -> Engine:
         options = options_type.model_validate(block, context=f"synthesize.llms.{name} of params.yaml")
     except ValidationError as error:
         raise InputError(f"{where}: {explain_fault(error, options_type)}") from None
-    engine: Engine = engine_type(options)
-    if (other := getattr(options, "otherwise", None)) is None:
-        return engine
-    if settings.llms.get(other, {}).get("engine") == kind:
+    other = getattr(options, "otherwise", None)
+    if other is not None and settings.llms.get(other, {}).get("engine") == kind:
         raise InputError(f"{where}.otherwise: '{other}' is a {kind} too: name a model")
-    both: Engine = engine.or_else(make_engine(settings, other))  # type: ignore[attr-defined]
-    return both
+    engine: Engine = engine_type(options, *([] if other is None else [make_engine(settings, other)]))
+    return engine
 
 
 def engine_of(settings: Synthesize, task: str) -> Engine:

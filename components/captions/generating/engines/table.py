@@ -52,6 +52,8 @@ class TableEngine:
     """Gives the n-th row about a caption or a picture as the n-th answer about it."""
 
     options: TableOptions
+    other: Engine | None = None
+    """Answers questions without a row."""
     _read: dict[str, _Answers] = field(default_factory=dict)
     _found: dict[str, set[tuple[_Key, int]]] = field(default_factory=lambda: defaultdict(set))
     _missed: dict[str, Request] = field(default_factory=dict)
@@ -59,41 +61,52 @@ class TableEngine:
 
     @cached_property
     def model(self) -> str:
-        """Name and hash of the file."""
+        """Name and hash of the file, and the other model."""
         if not self.options.path.is_file():
             raise InputError(f"params.yaml: synthesize.llms: table {self.options.path} is missing: correct its `path`")
-        return f"{self.options.path.name[:80]}@{file_hash(self.options.path)[:12]}"
+        other = f" or {self.other.model}" if self.other is not None else ""
+        return f"{self.options.path.name[:80]}@{file_hash(self.options.path)[:12]}{other}"
 
     def has(self, request: Request) -> bool:
-        """Whether the table answers the request."""
+        """Whether the request can be answered; counts the table's answers for `answer`."""
         place = self._place(request)
         if place is None:
             self._missed.setdefault(request.task, request)
         else:
             self._found[request.task].add(place)
-        return place is not None
+        return place is not None or self.other is not None
 
     def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        """Yield replies in order, then `report`."""
-        for batch in batched(requests, _BATCH):
-            yield [self.reply(request) for request in batch]
-        self.report()
+        """Yield the table's replies and, as they arrive, those of the other model; then say which rows are unused."""
+        ready = list[Request]()
+        if self.other is None:
+            for batch in batched(requests, _BATCH):
+                yield [self._reply(request) for request in batch]
+        else:
+            for replies in self.other.answer(self._left(requests, ready)):
+                yield [*replies, *map(self._reply, ready)]
+                ready.clear()
+            yield [self._reply(request) for request in ready]
+        for task in dict.fromkeys([*self._found, *self._missed]):
+            self._report(task)
 
-    def reply(self, request: Request) -> Reply:
-        """The answer to one request, or a failure."""
+    def _left(self, requests: Iterable[Request], ready: list[Request]) -> Iterator[Request]:
+        """The requests without a row; the others are appended to `ready`."""
+        for request in requests:
+            if self._place(request) is None:
+                yield request
+            else:
+                ready.append(request)
+
+    def _reply(self, request: Request) -> Reply:
         place = self._place(request)
         if place is None:
             return Reply(request, None, f"{self.options.path.name} has no answer")
         return Reply(request, self._answers(request.task)[place[0]][place[1]])
 
-    def report(self) -> None:
-        """Say how many answers are about no question that `has` has seen; raises `InputError` if that is all."""
-        for task in dict.fromkeys([*self._found, *self._missed]):
-            self._report(task)
-
     def _report(self, task: str) -> None:
         used, of = len(self._found[task]), sum(map(len, self._answers(task).values()))
-        if not used:
+        if not used and self.other is None:
             about = next(iter(self._missed[task].source.inputs.values()))[:80]
             raise InputError(
                 f"{self.options.path} answers no question of task '{task}', the first of which is about '{about}': "
@@ -147,51 +160,14 @@ class TableEngine:
                 raise InputError(f"{path}: {place} has {str(odd[0])[:60]!r}, not a text: write a row per answer")
             *texts, answer = (cell.strip() if cell else "" for cell in cells)
             if answer and all(texts):
-                key = [self._as_asked(input_, text) for input_, text in zip(task.inputs, texts, strict=False)]
-                found[tuple(key) if image is None else (texts[0].removeprefix("./"),)].append(answer)
+                # As a question quotes them; the cell of another task's answer is read as one.
+                named = zip(task.inputs, texts, strict=False)
+                read = [one if "caption" in name else first_line(one) or "" for name, one in named]
+                found[tuple(map(disarm, read)) if image is None else (texts[0].removeprefix("./"),)].append(answer)
         return found
 
     def _column(self, text: str, usual: str | None = None) -> str:
         return self.options.caption if text == "caption" else self.options.columns.get(text, usual or text)
-
-    def _as_asked(self, name: str, text: str) -> str:
-        """A cell as a question about it quotes it; another task's answer is read as one."""
-        return disarm(text if "caption" in name else first_line(text) or "")
-
-    def or_else(self, other: Engine) -> TableOrModel:
-        """An engine that gives `other` the questions that the table does not answer."""
-        return TableOrModel(self, other)
-
-
-@dataclass(frozen=True)
-class TableOrModel:
-    """A table, and a model for the questions that it does not answer."""
-
-    table: TableEngine
-    other: Engine
-
-    @property
-    def model(self) -> str:
-        """Both names."""
-        return f"{self.table.model} or {self.other.model}"
-
-    def answer(self, requests: Iterable[Request]) -> Iterator[list[Reply]]:
-        """Yield the model's replies as they arrive, and those of the table between and after them."""
-        ready = list[Request]()
-
-        def rest() -> Iterator[Request]:
-            for request in requests:
-                if self.table.has(request):
-                    ready.append(request)
-                else:
-                    yield request
-
-        for replies in self.other.answer(rest()):
-            yield replies
-            yield [self.table.reply(request) for request in ready]
-            ready.clear()
-        yield [self.table.reply(request) for request in ready]
-        self.table.report()
 
 
 ENGINE = (TableOptions, TableEngine)

@@ -213,17 +213,11 @@ def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyP
     assert "correct the URL in synthesize.llms." in result.fix
 
 
-def test_disk_space_and_versions_of_packages(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_disk_space(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for free, status in ((5e8, "fail"), (5e9, "warn"), (5e10, "ok")):
         usage = type("Usage", (), {"free": free, "total": 1e11})
         monkeypatch.setattr("shutil.disk_usage", lambda _path, usage=usage: usage)
         assert _check("disk space", settings).status == status
-    result = _check("versions", settings)
-    assert (result.status, version("mlflow") in result.detail) == ("ok", True)
-    monkeypatch.setattr("components.cli.doctor.machine.requires", lambda _name: ["numpy>=99", "no-such-package"])
-    result = _check("versions", settings)
-    assert result.status == "fail"
-    assert "is not >=99; no-such-package is missing" in result.detail
 
 
 class _Gpus:
