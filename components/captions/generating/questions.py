@@ -151,10 +151,10 @@ def questions_without_block(settings: Settings, name: str, engine: Engine, **opt
 def import_replay(store: GenerationStore, settings: Settings) -> None:
     """Merge `synthesize.cached_answers` into a store that never imported it, except for answers to live questions."""
     if settings.synthesize.cached_answers is not None:
-        store.import_once(settings.synthesize.cached_answers, lambda: asked_live(settings))
+        store.import_once(settings.synthesize.cached_answers, lambda: _asked_live(settings))
 
 
-def asked_live(settings: Settings) -> set[str]:
+def _asked_live(settings: Settings) -> set[str]:
     """Keys of the questions that a model answers although the replay has their answers."""
     keys: set[str] = set()
     for name, options in settings.synthesize.tasks.items():

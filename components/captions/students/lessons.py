@@ -35,6 +35,7 @@ from components.captions.validation.suites import Suites
 from components.core.settings import Settings, Student
 from components.core.system.errors import InputError
 from components.core.tables.files import atomic_file, content_hash
+from components.core.tables.folders import EVALUATION
 from components.encoders.adapter.model_configs import model_config
 
 STATE = Path("state/students")
@@ -160,7 +161,6 @@ def hash_of(lessons: Sequence[Lesson]) -> str:
     return content_hash(*chain.from_iterable(parts))
 
 
-EVALUATION = Path("data/evaluation")
 UNPARSABLE = "unparsable"
 
 

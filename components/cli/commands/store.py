@@ -153,7 +153,7 @@ def compare(
         str | None, typer.Option(help="A key of synthesize.llms: this model judges whether meanings are the same.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the page and the values.")] = _WRITERS,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count questions and prices; ask nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the questions; ask nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare writers of captions on the same training captions, before one of them writes all.
@@ -189,18 +189,16 @@ def compare(
 
 def _print_plan(settings: Settings, writers: Sequence[str], tasks: Sequence[str], captions: int) -> None:
     from components.captions.writers import engines_of, questions_to
-    from components.cli.costing.questions import count_given
+    from components.cli.costing.questions import KnownAnswers
 
-    rows = []
+    known, rows = KnownAnswers(settings), []
     for writer, asked in questions_to(settings, engines_of(settings, writers), tasks, captions).items():
-        count = count_given(settings, [one for each in asked.values() for one in each])
-        prices = settings.synthesize.llms[writer].get("prices")
-        price = f"{(count.tokens_in * prices[0] + count.tokens_out * prices[1]) / 1e6:.2f}" if prices else ""
-        numbers = (count.all, count.all - count.open, count.open, count.tokens_in, count.tokens_out)
-        rows.append((writer, *(f"{number:,}" for number in numbers), price))
-    columns = ("questions", "answered", "to ask", "tokens", "of answers at most", "price at most")
+        questions = [one for each in asked.values() for one in each]
+        answered = known.among(questions)
+        rows.append((writer, *(f"{number:,}" for number in (len(questions), answered, len(questions) - answered))))
+    columns = ("questions", "answered", "to ask")
     print_rows(("writer", *columns), rows, ", ".join(tasks), numbers=columns)
-    say("a judge has at most two questions about each answer")
+    say("a judge has at most two questions about each answer; `cliptune plan --cost` has the price of all captions")
 
 
 def _open(url: str | None, must_exist: bool = True) -> GenerationStore:

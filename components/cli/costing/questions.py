@@ -12,7 +12,7 @@ from typing import cast
 import pyarrow.parquet as pq
 
 from components.captions.generating.engines import Engine, engine_of
-from components.captions.generating.questions import asked_live, questions_of
+from components.captions.generating.questions import questions_of
 from components.captions.generating.store import GenerationStore
 from components.captions.prompting.request import InputRow, Request
 from components.core.settings import Settings
@@ -46,7 +46,7 @@ class TaskQuestions:
 
 def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
     """The questions of each task of params.yaml."""
-    answers, counts = _KnownAnswers(settings), dict[str, TaskQuestions]()
+    answers, counts = KnownAnswers(settings), dict[str, TaskQuestions]()
 
     def count(name: str) -> TaskQuestions:
         if name not in counts:
@@ -60,17 +60,7 @@ def count_questions(settings: Settings) -> dict[str, TaskQuestions]:
     return {name: count(name) for name in settings.synthesize.tasks}
 
 
-def count_given(settings: Settings, asked: Sequence[Request]) -> TaskQuestions:
-    """The numbers of these questions."""
-    known, live = _KnownAnswers(settings), asked_live(settings)
-    stored, replayed = known.stored(asked), known.replayed - live
-    left = [question for question in asked if question.key not in stored | replayed]
-    characters = sum(len(content) for question in left for _, content in question.chat)
-    most = sum(question.sampling.max_tokens for question in left)
-    return TaskQuestions(len(asked), len(left), round(characters / _CHARACTERS_PER_TOKEN), most, True)
-
-
-class _KnownAnswers:
+class KnownAnswers:
     """Answers in the store, and in the replay file, which is merged into it first."""
 
     def __init__(self, settings: Settings) -> None:
@@ -79,7 +69,7 @@ class _KnownAnswers:
         if replay is not None and replay.is_file():
             table = pq.read_table(replay, columns=["key", "task", "model"])
             rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
-        self.replayed = frozenset(key for key, _, _ in rows)
+        self._replayed = frozenset(key for key, _, _ in rows)
         self.replayed_of = Counter((task, model) for _, task, model in rows)
 
     def stored(self, questions: Iterable[Request]) -> set[str]:
@@ -94,10 +84,10 @@ class _KnownAnswers:
 
     def among(self, questions: Sequence[Request]) -> int:
         """The number of `questions` with an answer."""
-        return len(self.stored(questions) | self.replayed & {question.key for question in questions})
+        return len(self.stored(questions) | self._replayed & {question.key for question in questions})
 
 
-def _count_of_task(settings: Settings, name: str, answers: _KnownAnswers, new: float) -> TaskQuestions:
+def _count_of_task(settings: Settings, name: str, answers: KnownAnswers, new: float) -> TaskQuestions:
     """The questions of a task; `new` is the share of its inputs that have not been written yet."""
     task = settings.synthesize.tasks[name]
     try:

@@ -1,4 +1,4 @@
-"""Checks of this machine: params.yaml, GPU and disk space."""
+"""Checks of this machine: params.yaml, GPU, disk space, and data that no stage makes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 from components.cli.doctor.check import CheckResult, Installation, fail, not_used, ok, warn
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
+from components.data.sources import find_source
 
 _LEAST_BYTES, _GOOD_BYTES = 1e9, 10e9
 """The demo needs one gigabyte besides the packages; real data more than ten."""
@@ -55,3 +56,17 @@ def check_disk(installation: Installation) -> CheckResult:
     if usage.free < _LEAST_BYTES:
         return fail(detail, fix)
     return warn(detail, fix) if usage.free < _GOOD_BYTES else ok(detail)
+
+
+def check_data(installation: Installation) -> CheckResult:
+    """The folder of pictures, the published test sets and the weights that params.yaml names exist."""
+    prepare, base, root = installation.settings.prepare, installation.settings.base, installation.folder
+    named = {"prepare.folder": prepare.folder, "prepare.heldout_testsets_dir": prepare.heldout_testsets_dir}
+    if base.source in ("file", "timm"):
+        named["base.file"] = base.file
+    if missing := [f"{key} {path} is missing" for key, path in named.items() if path and not (root / path).exists()]:
+        return fail("; ".join(missing), "put the files there, or correct the path")
+    source = find_source(prepare.source)
+    if source.file is not None and (prepare.folder is None or source.found_in(root / prepare.folder) is None):
+        return fail(f"prepare.folder {prepare.folder} has no {source.file}", "put it there, or correct prepare.folder")
+    return ok(f"{prepare.folder} exists") if source.file is not None else not_used("the source reads no folder")

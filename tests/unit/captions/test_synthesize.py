@@ -165,7 +165,7 @@ def test_some_questions_ignore_the_cache(stage: Stage, engine: FakeEngine, monke
         assert stage.run(task).generated == count
     assert [request.attempt for request in engine.asked] == [0, 1, 0]
     # A store that has them needs no list of these questions, which takes reading the captions.
-    monkeypatch.setattr(questions, "asked_live", None)
+    monkeypatch.setattr(questions, "_asked_live", None)
     stage.run("rewrite")
 
 

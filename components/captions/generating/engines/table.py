@@ -17,6 +17,7 @@ from components.captions.prompting.request import Reply, Request, disarm
 from components.captions.prompting.tasks import find_task
 from components.core.settings import Block
 from components.core.system.errors import InputError
+from components.core.tables import folders
 from components.core.tables.files import file_hash
 from components.core.tables.records import PAIRS
 from components.data.row_files import RowFiles
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from components.captions.generating.engines import Engine
 
 _BATCH = 1_000
-_PAIRS = Path("data/pairs/train.parquet")
 _Key = tuple[str, ...]
 """The texts that a question is about, as it quotes them; or the picture."""
 _Answers = dict[_Key, list[str]]
@@ -37,10 +37,8 @@ class TableOptions(Block):
     path: Path
     """TSV, CSV, JSON lines, a JSON list or Parquet."""
     columns: dict[str, str] = Field(default_factory=dict)
-    """Prompt task -> the column with its answers; by default the column that has the name of the text that the task
-    writes, such as `paraphrase_1` or `negation`."""
-    caption: str = "caption"
-    """The column with the caption: a row answers questions about the same caption."""
+    """`caption`, or a prompt task -> the column with it; by default the column that has the name of the text that the
+    task writes, such as `paraphrase_1` or `negation`. A row answers questions about the same caption."""
     image: str | None = None
     """The column with the picture's path or name; where it is set, rows are found by it and not by caption."""
     otherwise: str | None = None
@@ -113,10 +111,8 @@ class TableEngine:
                 "name the data's captions word for word, or its pictures in the column `image`"
             )
         if used < of:
-            print(
-                f"{task}: {of - used:,} of the {of:,} answers in {self.options.path.name} belong to no question: "
-                "their captions are others, or have more rows than `samples`"
-            )
+            why = "belong to no question: their captions are others, or have more rows than `samples`"
+            print(f"{task}: {of - used:,} of the {of:,} answers in {self.options.path.name} {why}")
 
     def _place(self, request: Request) -> tuple[_Key, int] | None:
         """Key and number of the answer."""
@@ -134,7 +130,9 @@ class TableEngine:
     @cached_property
     def _pictures(self) -> dict[str, str]:
         """Pair -> the picture's path."""
-        rows = (row for block in PAIRS.blocks(_PAIRS, ["id", "file"]) for row in block.to_pylist())
+        rows = (
+            row for block in PAIRS.blocks(folders.PAIRS / "train.parquet", ["id", "file"]) for row in block.to_pylist()
+        )
         return {row["id"]: row["file"] or "" for row in rows}
 
     def _answers(self, task: str) -> _Answers:
@@ -145,9 +143,10 @@ class TableEngine:
 
     def _answers_in_file(self, name: str) -> _Answers:
         task, path, image = find_task(name), self.options.path, self.options.image
-        about = [self._column(text) for text in task.inputs] if image is None else [image]
-        columns = [*about, self._column(name, (*task.outputs, name)[0])]
-        fix = f"correct `columns`, `caption` or `image` of this model, or name another in synthesize.tasks.{name}.llm"
+        named = self.options.columns
+        about = [named.get(text, text) for text in task.inputs] if image is None else [image]
+        columns = [*about, named.get(name, (*task.outputs, name)[0])]
+        fix = f"correct `columns` or `image` of this model, or name another in synthesize.tasks.{name}.llm"
         files = RowFiles(names=(), roles={}, text="text", texts="texts", fix=fix)
         if image is not None and any(text.startswith("other_") for text in task.inputs):
             raise InputError(f"params.yaml: task '{name}' is about two captions: remove `image` of its table {path}")
@@ -161,13 +160,10 @@ class TableEngine:
             *texts, answer = (cell.strip() if cell else "" for cell in cells)
             if answer and all(texts):
                 # As a question quotes them; the cell of another task's answer is read as one.
-                named = zip(task.inputs, texts, strict=False)
-                read = [one if "caption" in name else first_line(one) or "" for name, one in named]
+                inputs = zip(task.inputs, texts, strict=False)
+                read = [one if "caption" in name else first_line(one) or "" for name, one in inputs]
                 found[tuple(map(disarm, read)) if image is None else (texts[0].removeprefix("./"),)].append(answer)
         return found
-
-    def _column(self, text: str, usual: str | None = None) -> str:
-        return self.options.caption if text == "caption" else self.options.columns.get(text, usual or text)
 
 
 ENGINE = (TableOptions, TableEngine)

@@ -111,10 +111,7 @@ def test_each_question_is_asked_once_and_the_stage_finds_its_answers(engines: di
         "answers", "compare", "strong", "paid", "--task", "paraphrase_1", "--judge", "judge", "--dry-run"
     )
     strong, paid = ([cell.strip() for cell in line.split("│")[2:-1]] for line in planned.splitlines()[4:6])
-    assert strong[:3] == paid[:3] == ["24", "0", "24"]
-    tokens = int(strong[3].replace(",", ""))
-    assert strong[4:] == ["960", ""]
-    assert float(paid[5]) == pytest.approx((tokens + 2 * 960) / 1e6, abs=0.005)
+    assert strong == paid == ["24", "0", "24"]
     assert not Path("state").exists()
     _compare()
     _compare()

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.captions.generating.engines import make_engine
+from components.cli.doctor.check import Installation
+from components.cli.doctor.machine import check_data
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.core.system.profiles import settings_with
@@ -89,6 +91,7 @@ def test_an_extended_profile_can_run_on_the_folder(over: str) -> None:
     cliptune("init", "set", "--name", "mine", "--extends", over, "--llm", "https://host/v1", "--model", "m")
     mine = settings_with("mine")
     check_settings(mine)
+    assert check_data(Installation({}, Path(), mine)).status == "ok"
     # A model writes the paraphrases that captions.tsv lacks.
     assert mine.test_set.llm == mine.synthesize.default_llm
     assert mine.synthesize.llms[mine.synthesize.default_llm]["urls"] == ["https://host/v1"]

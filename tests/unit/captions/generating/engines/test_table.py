@@ -85,6 +85,12 @@ def test_rows_answer_by_caption_and_what_they_lack_is_left_out_and_counted(
     assert [counts.replayed for counts in _run(params, "paraphrase_1", path=path)] == [3], "the store has them"
 
 
+def test_columns_may_have_other_names(params: dict[str, Any]) -> None:
+    _write("mine.tsv", [{"title": "a dog", "other": "One dog."}])
+    _run(params, "paraphrase_1", columns={"caption": "title", "paraphrase_1": "other"})
+    assert _written(FIRST) == {"a dog": "One dog."}
+
+
 @pytest.mark.parametrize("name", ["p{}.jpg", "images/p{}.jpg", "./images/p{}.jpg", "data/shop/images/p{}.jpg"])
 def test_rows_answer_by_picture(params: dict[str, Any], name: str) -> None:
     rows = [
