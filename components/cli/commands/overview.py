@@ -107,7 +107,7 @@ def report(
 
 @in_project
 def doctor(as_json: AsJson = False) -> None:
-    """Check servers, stores, GPU and disk; the exit code is 1 if a check fails.
+    """Check servers, stores, GPU and data; the exit code is 1 if a check fails.
 
     Examples: cliptune doctor; cliptune doctor --json
     """

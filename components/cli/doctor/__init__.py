@@ -15,7 +15,6 @@ CHECKS: Mapping[str, CheckFunction] = {
     "generation store": servers.check_generation_store,
     "LLM endpoint": servers.check_language_models,
     "GPU and driver": machine.check_gpu,
-    "disk space": machine.check_disk,
     "data": machine.check_data,
 }
 """Title -> check, in the order of the table."""

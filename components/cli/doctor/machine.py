@@ -1,16 +1,15 @@
-"""Checks of this machine: params.yaml, GPU, disk space, and data that no stage makes."""
+"""Checks of this machine: params.yaml, GPU, and data that no stage makes."""
 
 from __future__ import annotations
 
 import shutil
 
-from components.cli.doctor.check import CheckResult, Installation, fail, not_used, ok, warn
+from components.cli.doctor.check import CheckResult, Installation, fail, not_used, ok
+from components.core.pictures.shard_files import ShardFiles, find_shards
 from components.core.system.checking import check_settings
 from components.core.system.errors import InputError
 from components.data.sources import find_source
-
-_LEAST_BYTES, _GOOD_BYTES = 1e9, 10e9
-"""The demo needs one gigabyte besides the packages; real data more than ten."""
+from components.data.sources.folder import CAPTIONS
 
 
 def check_params(installation: Installation) -> CheckResult:
@@ -19,9 +18,8 @@ def check_params(installation: Installation) -> CheckResult:
     if settings is None:
         raise InputError(installation.fault)
     check_settings(settings)
-    return ok(
-        f"dataset '{settings.dataset.name}', {len(settings.methods)} methods, {len(settings.compare_encoders)} encoders"
-    )
+    methods, encoders = len(settings.methods), len(settings.compare_encoders)
+    return ok(f"dataset '{settings.dataset.name}', {methods} methods, {encoders} encoders")
 
 
 def check_gpu(installation: Installation) -> CheckResult:
@@ -48,25 +46,28 @@ def check_gpu(installation: Installation) -> CheckResult:
     return ok(detail)
 
 
-def check_disk(installation: Installation) -> CheckResult:
-    """The disk has room for the outputs of the stages."""
-    usage = shutil.disk_usage(installation.folder)
-    detail = f"{usage.free / 1e9:,.1f} of {usage.total / 1e9:,.1f} GB are free"
-    fix = "make room: `dvc gc --workspace` removes outputs that no stage has any longer"
-    if usage.free < _LEAST_BYTES:
-        return fail(detail, fix)
-    return warn(detail, fix) if usage.free < _GOOD_BYTES else ok(detail)
-
-
 def check_data(installation: Installation) -> CheckResult:
-    """The folder of pictures, the published test sets and the weights that params.yaml names exist."""
-    prepare, base, root = installation.settings.prepare, installation.settings.base, installation.folder
+    """The folder of pictures, the published test sets, the weights and the shards that params.yaml names exist."""
+    settings, root = installation.settings, installation.folder
+    prepare, base, source = settings.prepare, settings.base, find_source(settings.prepare.source)
     named = {"prepare.folder": prepare.folder, "prepare.heldout_testsets_dir": prepare.heldout_testsets_dir}
-    if base.source in ("file", "timm"):
-        named["base.file"] = base.file
-    if missing := [f"{key} {path} is missing" for key, path in named.items() if path and not (root / path).exists()]:
-        return fail("; ".join(missing), "put the files there, or correct the path")
-    source = find_source(prepare.source)
-    if source.file is not None and (prepare.folder is None or source.found_in(root / prepare.folder) is None):
-        return fail(f"prepare.folder {prepare.folder} has no {source.file}", "put it there, or correct prepare.folder")
-    return ok(f"{prepare.folder} exists") if source.file is not None else not_used("the source reads no folder")
+    named |= {"base.file": base.file} if base.source in ("file", "timm") else {}
+    there = [f"{key} {path} is missing" for key, path in named.items() if path and not (root / path).exists()]
+    faults = dict.fromkeys(there, "put the files there, or correct the path")
+    file = source.found_in(root / prepare.folder) if prepare.folder is not None else None
+    if source.file is not None and file is None and f"prepare.folder {prepare.folder} is missing" not in faults:
+        faults[f"prepare.folder {prepare.folder} has no {source.file}"] = "put it there, or correct prepare.folder"
+    is_needed = settings.test_set.llm is None and "paraphrased_retrieval" in settings.evaluate.benchmarks
+    if file == CAPTIONS and prepare.folder is not None and is_needed:
+        with (root / prepare.folder / file).open(encoding="utf-8", errors="replace") as stream:
+            if "paraphrase" not in stream.readline().rstrip("\n").split("\t"):
+                fix = "add it, or set test_set.llm in params.yaml, and a model writes the paraphrases"
+                faults[f"{file} has no column paraphrase, which benchmark paraphrased_retrieval needs"] = fix
+    if settings.train.shards is not None:
+        try:
+            find_shards(settings.train.shards.urls, ShardFiles(attempts=1))
+        except InputError as error:
+            faults[f"train.shards: {error}"] = "correct train.shards"
+    if faults:
+        return fail("; ".join(faults), "; ".join(dict.fromkeys(faults.values())))
+    return ok(f"{prepare.folder} and all other files exist") if source.file else not_used("the source reads no folder")

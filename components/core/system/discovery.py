@@ -48,7 +48,7 @@ def file_names(folder: Iterable[str], skip: Collection[str] = ()) -> list[str]:
 
     >>> from components.captions.generating import engines
     >>> file_names(engines.__path__, skip=["vllm"])
-    ['local', 'server']
+    ['local', 'server', 'table']
     """
     return sorted(modules_by_name(folder).keys() - set(skip))
 

@@ -213,13 +213,6 @@ def test_a_slow_endpoint(raw_params: dict[str, Any], monkeypatch: pytest.MonkeyP
     assert "correct the URL in synthesize.llms." in result.fix
 
 
-def test_disk_space(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for free, status in ((5e8, "fail"), (5e9, "warn"), (5e10, "ok")):
-        usage = type("Usage", (), {"free": free, "total": 1e11})
-        monkeypatch.setattr("shutil.disk_usage", lambda _path, usage=usage: usage)
-        assert _check("disk space", settings).status == status
-
-
 class _Gpus:
     """torch's modules `version` and `cuda` on a machine with two GPUs, or with the fault of a driver."""
 
