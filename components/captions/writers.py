@@ -48,11 +48,6 @@ class Written:
     same: bool | None = None
 
     @property
-    def accepted(self) -> bool:
-        """Whether no rule rejects it."""
-        return not self.reasons
-
-    @property
     def rules(self) -> set[str]:
         """The names of the rules, without their findings."""
         return {reason.partition(":")[0] for reason in self.reasons}

@@ -57,7 +57,7 @@ def side_by_side(found: Answers) -> ResultTable:
 
 
 def _shown(one: Written) -> str:
-    verdict = "accepted" if one.accepted else f"rejected ({', '.join(one.reasons)})"
+    verdict = f"rejected ({', '.join(one.reasons)})" if one.reasons else "accepted"
     meaning = "" if one.same is None else ", same meaning" if one.same else ", another meaning"
     return f"{verdict}{meaning}: {one.text or ''}"
 
@@ -68,10 +68,10 @@ def _rows(task: str, of: Mapping[str, Sequence[Written]]) -> list[ResultRow]:
     # Captions of one image count as a cluster.
     pictures = images if shared(images) else None
     rules = Counter(rule for rows in of.values() for one in rows for rule in one.rules).most_common()
-    shares: dict[str, list[list[bool]]] = {"accepted": [[one.accepted for one in rows] for rows in of.values()]}
+    shares: dict[str, list[list[bool]]] = {"accepted": [[not one.reasons for one in rows] for rows in of.values()]}
     if first[0].same is not None:
         same = [[bool(one.same) for one in rows] for rows in of.values()]
-        both = [[bool(one.same and one.accepted) for one in rows] for rows in of.values()]
+        both = [[bool(one.same and not one.reasons) for one in rows] for rows in of.values()]
         shares |= {"means the same": same, "accepted, and means the same": both}
     shares |= {f"rejected: {rule}": [[rule in one.rules for one in rows] for rows in of.values()] for rule, _ in rules}
     shown = [

@@ -199,6 +199,7 @@ class Source:
     pairs: Callable[[Settings], Iterator[Pair | Unusable]]
     evaluation: Callable[[Settings, list[Pair]], EvaluationTables] = field(default=lambda _settings, _pairs: {})
     file: str | None = None
+    how: str = ""
     describe: Callable[[Prepare], Described] | None = None
     find: Callable[[Path], str | None] | None = None
     people: bool = False

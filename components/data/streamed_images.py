@@ -35,7 +35,7 @@ Splits = Mapping[str, Sequence[PictureChunk]]
 """Published split -> its chunks. `train` also has those without a split, whose samples may name their own."""
 
 
-def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str | None], file: str) -> Source:
+def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str | None], file: str, how: str) -> Source:
     """A source of the samples of `read`; for the other arguments see `Source`."""
     return Source(
         pairs=lambda settings: _pairs(settings, read(settings.prepare)),
@@ -43,6 +43,7 @@ def streamed_source(read: Callable[[Prepare], Splits], find: Callable[..., str |
         describe=lambda settings: _describe(read(settings), settings),
         find=find,
         file=file,
+        how=how,
         parts=lambda settings: list(chain.from_iterable(read(settings).values())),
         has_fields=True,
     )

@@ -56,7 +56,7 @@ def check_data(installation: Installation) -> CheckResult:
     faults = dict.fromkeys(there, "put the files there, or correct the path")
     file = source.found_in(root / prepare.folder) if prepare.folder is not None else None
     if source.file is not None and file is None and f"prepare.folder {prepare.folder} is missing" not in faults:
-        faults[f"prepare.folder {prepare.folder} has no {source.file}"] = "put it there, or correct prepare.folder"
+        faults[f"prepare.folder {prepare.folder} has no {source.file}"] = source.how
     is_needed = settings.test_set.llm is None and "paraphrased_retrieval" in settings.evaluate.benchmarks
     if file == CAPTIONS and prepare.folder is not None and is_needed:
         with (root / prepare.folder / file).open(encoding="utf-8", errors="replace") as stream:

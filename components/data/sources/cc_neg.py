@@ -67,4 +67,5 @@ SOURCE = Source(
     pairs=_pairs,
     evaluation=pairs_as_queries,
     file=FILE,
+    how="make it with `python -m components.evaluation.benchmarks.published.cc_neg`",
 )

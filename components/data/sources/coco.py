@@ -115,4 +115,4 @@ def find(folder: Path) -> str | None:
     return next((str(file.relative_to(folder)) for file in files if file.is_file()), None)
 
 
-SOURCE = listed_source(read_listing, find, _KARPATHY, people=True)
+SOURCE = listed_source(read_listing, find, _KARPATHY, _HOW, people=True)

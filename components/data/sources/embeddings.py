@@ -84,4 +84,4 @@ def find(folder: Path) -> str | None:
     return str(files[0].embeddings.relative_to(folder)) if files else None
 
 
-SOURCE = streamed_source(read_splits, find, "*.npy")
+SOURCE = streamed_source(read_splits, find, "*.npy", HOW)

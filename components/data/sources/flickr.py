@@ -118,5 +118,5 @@ def find(folder: Path) -> str | None:
     return next((name for name in (*_KARPATHY, _TOKENS) if (folder / name).is_file()), None)
 
 
-_LISTED = listed_source(read_listing, find, _TOKENS, people=True)
+_LISTED = listed_source(read_listing, find, _TOKENS, _HOW, people=True)
 SOURCE = replace(_LISTED, evaluation=_evaluation)

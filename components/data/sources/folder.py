@@ -67,4 +67,4 @@ def find(folder: Path) -> str | None:
     return FILES.find(folder) or find_sidecar(folder)
 
 
-SOURCE = listed_source(read_listing, find, CAPTIONS, several=lambda folder: len(FILES.among(folder)) != 1)
+SOURCE = listed_source(read_listing, find, CAPTIONS, _HOW, several=lambda folder: len(FILES.among(folder)) != 1)

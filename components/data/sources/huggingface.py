@@ -126,4 +126,4 @@ def find(folder: Path) -> str | None:
     return None
 
 
-SOURCE = streamed_source(read_splits, find, "*.parquet")
+SOURCE = streamed_source(read_splits, find, "*.parquet", _HOW)

@@ -43,4 +43,4 @@ def read_listing(settings: Prepare) -> Listing:
     return folder, [*left_out, *(replace(first[key], weight=fsum(weights[key])) for key in sorted(first))]
 
 
-SOURCE = listed_source(read_listing, _FILES.find, QUERIES)
+SOURCE = listed_source(read_listing, _FILES.find, QUERIES, _HOW)

@@ -46,6 +46,7 @@ def source_of(file: SemclipFile) -> Source:
         pairs=lambda settings: _pairs(settings, file),
         evaluation=pairs_as_queries,
         file=file.csv,
+        how="get it from the authors of SemCLIP",
     )
 
 

@@ -97,4 +97,4 @@ def find(folder: Path) -> str | None:
     return str(Path(shards[0]).relative_to(folder)) if shards else None
 
 
-SOURCE = streamed_source(read_splits, find, "*.tar")
+SOURCE = streamed_source(read_splits, find, "*.tar", _HOW)

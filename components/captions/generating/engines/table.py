@@ -25,7 +25,6 @@ from components.data.row_files import RowFiles
 if TYPE_CHECKING:
     from components.captions.generating.engines import Engine
 
-_BATCH = 1_000
 _Key = tuple[str, ...]
 """The texts that a question is about, as it quotes them; or the picture."""
 _Answers = dict[_Key, list[str]]
@@ -78,7 +77,7 @@ class TableEngine:
         """Yield the table's replies and, as they arrive, those of the other model; then say which rows are unused."""
         ready = list[Request]()
         if self.other is None:
-            for batch in batched(requests, _BATCH):
+            for batch in batched(requests, 1_000):
                 yield [self._reply(request) for request in batch]
         else:
             for replies in self.other.answer(self._left(requests, ready)):

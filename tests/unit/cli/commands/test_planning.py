@@ -63,7 +63,7 @@ def test_a_new_checkout_is_planned_whole(project: Path) -> None:
     (project / "params.yaml").write_text(params.replace("  source: synthetic\n", source, 1))
     assert "problem: prepare.folder pictures is missing: put the files there" in cliptune("plan", code=1)
     (project / "pictures").mkdir()
-    assert "problem: prepare.folder pictures has no captions.tsv: put it there" in cliptune("plan", code=1)
+    assert "problem: prepare.folder pictures has no captions.tsv: write one line" in cliptune("plan", code=1)
 
 
 def test_changes_and_the_stages_after_them_would_run(project: Path) -> None:
