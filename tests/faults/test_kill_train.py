@@ -26,7 +26,7 @@ def test_killed_at_random_steps(tmp_path: Path) -> None:
     assert train_to_the_end(whole, LONG) == every
     for target in sorted(rng.sample(range(1, (LONG - 1) * STEPS_PER_EPOCH), KILLS)):
         done = max(saved(folder), default=0)
-        victim = Trainer(folder, LONG, pause=True)
+        victim = Trainer(folder, LONG, pause=LONG * STEPS_PER_EPOCH)
         steps = victim.steps()
         first = next(steps)
         assert first == done + 1
@@ -71,7 +71,7 @@ def test_killed_while_writing(fault: str, name: str, kept: list[int], undisturbe
 
 
 def test_a_second_process_is_refused_until_the_first_has_ended(undisturbed: Path, tmp_path: Path) -> None:
-    first = Trainer(tmp_path, EPOCHS, pause=True)
+    first = Trainer(tmp_path, EPOCHS, pause=EPOCHS * STEPS_PER_EPOCH)
     next(step for step in first.steps() if step == 8)
     second = Trainer(tmp_path, EPOCHS)
     assert list(second.steps()) == []

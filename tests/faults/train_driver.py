@@ -171,14 +171,14 @@ def forked(
     folder: Path,
     epochs: int,
     fault: tuple[str, str] | None,
-    pause: bool,
+    pause: int | None,
     environment: dict[str, str],
 ) -> None:
     """The process that is killed: sends each step's number, and its stderr if it ends by itself.
 
     Args:
         fault: one of `FAULTS` and the folder that it strikes.
-        pause: whether to wait for ever in the last step, so that a kill never comes too late.
+        pause: the step in which it waits for a signal, so that none comes too late.
         environment: the variables that torchrun sets for a rank.
     """
     torch.set_num_threads(1)
@@ -188,10 +188,12 @@ def forked(
     if fault is not None:
         FAULTS[fault[0]](fault[1])
 
+    wait = _signal_waiter()
+
     def report(step: Step) -> None:
         messages.send(step.number)
-        if pause:
-            _pause_at_the_end(step, epochs)
+        if step.number == pause:
+            wait()
 
     printed = io.StringIO()
     try:
@@ -206,9 +208,12 @@ def _join(folder: Path, epochs: int, report: Callable[[Step], None]) -> None:
         train(folder, epochs, report, world)
 
 
-def _pause_at_the_end(step: Step, epochs: int) -> None:
-    if step.number == epochs * STEPS_PER_EPOCH:
-        signal.pause()
+def _signal_waiter() -> Callable[[], object]:
+    """Waits for a signal with a handler, which may have come before: `signal.pause` would miss that one for ever."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    signal.set_wakeup_fd(write)
+    return lambda: os.read(read, 1)
 
 
 def main() -> None:
@@ -216,9 +221,12 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"rank {os.environ['RANK']} {os.getpid()}", flush=True)
 
+    wait = _signal_waiter()
+
     def report(step: Step) -> None:
         print(f"step {step.number}", flush=True)
-        _pause_at_the_end(step, 2)
+        if step.number == 2 * STEPS_PER_EPOCH:
+            wait()
 
     _join(Path(sys.argv[1]), 2, report)
 

@@ -52,7 +52,7 @@ class Trainer:
         epochs: int,
         *,
         fault: tuple[str, str] | None = None,
-        pause: bool = False,
+        pause: int | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
         self._messages, sender = _warm().Pipe(duplex=False)
