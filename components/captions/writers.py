@@ -99,8 +99,8 @@ def questions_to(
     for name in tasks:
         most = max(captions, block.tasks[name].max_captions or block.max_captions)
         of = {writer: first_questions(settings, name, engine, most) for writer, engine in engines.items()}
-        sources = (request.source for request in replace(next(iter(of.values())), answerable=None).read())
-        able = (source for source in sources if all(each.can_answer(source) for each in of.values()))
+        sources = (request.source for request in next(iter(of.values())).read())
+        able = (source for source in sources if all(each.answerable(each.about(source, 0)) for each in of.values()))
         chosen = list(islice(able, captions))
         if not chosen:
             raise InputError(

@@ -177,8 +177,10 @@ def _store(store: GenerationStore, requests: Sequence[Request], results: dict[st
         else:
             reply = Reply(request, None, result)
         reason = reply.failure
-        known = (kind for start, kind in _KINDS.items() if reason is not None and reason.startswith(start))
-        kinds.append("answers" if reason is None else next(known, "failed"))
+        if reason is None:
+            kinds.append("answers")
+        else:
+            kinds.append(next((kind for start, kind in _KINDS.items() if reason.startswith(start)), "failed"))
         if reason is None or reason != failure:
             replies.append(reply)
     store.add(replies)
@@ -195,7 +197,7 @@ def _read(path: Path, results: dict[str, ModelAnswer | str], faults: Counter[str
             except (ValueError, RecursionError, TypeError, KeyError):
                 key = None
             if not isinstance(key, str):
-                faults["lines that are no results"] += 1
+                faults["lines without a result"] += 1
                 continue
             if "method" in row and row.keys().isdisjoint(("response", "error")):
                 raise InputError(f"{path} holds requests: run it as a batch, and import the batch's output file")

@@ -32,8 +32,8 @@ class Questions:
     options: Task
     settings: Settings
     model: str
-    answerable: Callable[[Request], bool] | None = None
-    """Which questions the engine can answer; the others are skipped. None: all of them."""
+    answerable: Callable[[Request], bool] = field(default=lambda _question: True)
+    """Which questions the engine can answer, see `Engine`; the others are skipped."""
     skipped: Counter[str] = field(default_factory=Counter)
 
     @property
@@ -57,9 +57,9 @@ class Questions:
         sources = self.task.reads(self.options.input, self._accepts(), ask)
         shard = shard or Shard()
         for source in islice(sources, shard.number, None, shard.of):
-            for attempt in range(self.options.samples):
-                if self.can_answer(source, attempt):
-                    yield self.about(source, attempt)
+            for question in (self.about(source, attempt) for attempt in range(self.options.samples)):
+                if self.answerable(question):
+                    yield question
                 else:
                     self.skipped["the table has no answer"] += 1
 
@@ -67,10 +67,6 @@ class Questions:
         """The question about one row of inputs; `attempt` counts from 0."""
         sample = source.sample * self.options.samples + attempt
         return self._request(self.task, self.options, source, attempt, sample)
-
-    def can_answer(self, source: InputRow, attempt: int = 0) -> bool:
-        """Whether the engine can answer the question about a row of inputs."""
-        return self.answerable is None or self.answerable(self.about(source, attempt))
 
     def _accepts(self) -> Accepts:
         words = self.options.caption_length
@@ -129,7 +125,8 @@ def questions_of(settings: Settings, name: str, engine: Engine) -> Questions:
             f"params.yaml: synthesize.tasks.{name}.judge_llm: the judge compares meanings, and an answer of this task "
             "means something else than its caption: remove the key"
         )
-    return Questions(task, tasks[name], settings, engine.model, getattr(engine, "has", None))
+    found = Questions(task, tasks[name], settings, engine.model)
+    return replace(found, answerable=getattr(engine, "has", found.answerable))
 
 
 def first_questions(settings: Settings, name: str, engine: Engine, captions: int, **changes: object) -> Questions:

@@ -50,16 +50,17 @@ def check_data(installation: Installation) -> CheckResult:
     """The folder of pictures, the published test sets, the weights and the shards that params.yaml names exist."""
     settings, root = installation.settings, installation.folder
     prepare, base, source = settings.prepare, settings.base, find_source(settings.prepare.source)
+    folder = None if prepare.folder is None else root / prepare.folder
     named = {"prepare.folder": prepare.folder, "prepare.heldout_testsets_dir": prepare.heldout_testsets_dir}
     named |= {"base.file": base.file} if base.source in ("file", "timm") else {}
     there = [f"{key} {path} is missing" for key, path in named.items() if path and not (root / path).exists()]
     faults = dict.fromkeys(there, "put the files there, or correct the path")
-    file = source.found_in(root / prepare.folder) if prepare.folder is not None else None
-    if source.file is not None and file is None and f"prepare.folder {prepare.folder} is missing" not in faults:
+    file = None if folder is None else source.found_in(folder)
+    if source.file is not None and file is None and (folder is None or folder.exists()):
         faults[f"prepare.folder {prepare.folder} has no {source.file}"] = source.how
     is_needed = settings.test_set.llm is None and "paraphrased_retrieval" in settings.evaluate.benchmarks
-    if file == CAPTIONS and prepare.folder is not None and is_needed:
-        with (root / prepare.folder / file).open(encoding="utf-8", errors="replace") as stream:
+    if folder is not None and file == CAPTIONS and is_needed:
+        with (folder / file).open(encoding="utf-8", errors="replace") as stream:
             if "paraphrase" not in stream.readline().rstrip("\n").split("\t"):
                 fix = "add it, or set test_set.llm in params.yaml, and a model writes the paraphrases"
                 faults[f"{file} has no column paraphrase, which benchmark paraphrased_retrieval needs"] = fix

@@ -18,7 +18,7 @@ from components.core.system.errors import InputError
 
 
 class Engine(Protocol):
-    """Answers requests."""
+    """Answers requests; one that cannot answer every one has a method `has(request)`, and gets only those."""
 
     @property
     def model(self) -> str:

@@ -144,7 +144,7 @@ class TableEngine:
         task, path, image = find_task(name), self.options.path, self.options.image
         named = self.options.columns
         about = [named.get(text, text) for text in task.inputs] if image is None else [image]
-        columns = [*about, named.get(name, (*task.outputs, name)[0])]
+        columns = [*about, named.get(name, task.outputs[0] if task.outputs else name)]
         fix = f"correct `columns` or `image` of this model, or name another in synthesize.tasks.{name}.llm"
         files = RowFiles(names=(), roles={}, text="text", texts="texts", fix=fix)
         if image is not None and any(text.startswith("other_") for text in task.inputs):

@@ -144,7 +144,7 @@ BAD: list[tuple[str, Callable[[Row], list[Any]], str, str | None]] = [
     ("filtered", lambda row: [_result(row, said(None, "content_filter"))], "1 filtered",
      "the server's content filter stopped the answer"),
     ("twice", lambda row: [_expired(row), _result(row, said("b")), _expired(row)], "2 repeated", None),
-    ("no JSON", lambda row: [_result(row, said("c")), "{", "[" * 9999, "7", "{}"], "4 lines that are no results", None),
+    ("no JSON", lambda row: [_result(row, said("c")), "{", "[" * 9999, "7", "{}"], "4 lines without a result", None),
     ("other", lambda row: [_result(row, said("d")), _result({"custom_id": "ab"}, said("e"))],
      "1 not of this project's questions", None),
 ]  # fmt: skip
